@@ -84,8 +84,8 @@ def explain_text(place: RunContext, role: str, workspace: Path) -> str:
     if not role:
         roles = ", ".join(place.catalogue.roles)
         raise UsageError(f"`/{EXPLAIN} ROLE`; the roles are {roles}")
-    wish = DelegationRequest(role=role, prompt=EXAMPLE_PROMPT, workspace=workspace)
-    return "```text\n" + "\n".join(explain(decide_for(wish, place))) + "\n```"
+    request = DelegationRequest(role=role, prompt=EXAMPLE_PROMPT, workspace=workspace)
+    return "```text\n" + "\n".join(explain(decide_for(request, place))) + "\n```"
 
 
 def stats_text(place: RunContext) -> str:

@@ -55,7 +55,7 @@ class DelegationView(DelegationListener):
         self._turn = turn
         self._tasks = tasks
         self._on_job = on_job
-        self._reins = CancelHandle()
+        self._cancel = CancelHandle()
         self._changed = asyncio.Event()
         self._title = ""
         self._lines: list[str] = []
@@ -64,23 +64,29 @@ class DelegationView(DelegationListener):
         self._text = ""
         self._call_id = ""
 
-    async def run(self, wish: DelegationRequest, place: RunContext, caller: Permit) -> Delegation:
+    async def run(
+        self, request: DelegationRequest, place: RunContext, caller: Permit
+    ) -> Delegation:
         """Delegate. Raises as `delegate` does; the tool call has ended in any case."""
-        wanted = "" if wish.peer is None else f" to {wish.peer}"
-        self._title = f"Delegate {wish.role}{wanted}"
+        wanted = "" if request.peer is None else f" to {request.peer}"
+        self._title = f"Delegate {request.role}{wanted}"
         call = self._turn.tool(
             self._title,
             name="delegate",
-            raw_input={"role": wish.role, "peer": wish.peer, "workspace": str(wish.workspace)},
+            raw_input={
+                "role": request.role,
+                "peer": request.peer,
+                "workspace": str(request.workspace),
+            },
         )
         self._call_id = call.id
         await call.announce()
-        work = self._tasks.start(self._caught(wish, place, caller), "a delegation")
+        work = self._tasks.start(self._caught(request, place, caller), "a delegation")
         showing = self._tasks.start(self._show(), "show a delegation")
         try:
             await asyncio.wait([work])
         except asyncio.CancelledError:
-            self._reins.pull()
+            self._cancel.pull()
             # Its peer is told to stop, and what it still did is written down.
             await finish(asyncio.wait([work], timeout=CANCEL_TIMEOUT))
             raise
@@ -99,11 +105,11 @@ class DelegationView(DelegationListener):
         return done
 
     async def _caught(
-        self, wish: DelegationRequest, place: RunContext, caller: Permit
+        self, request: DelegationRequest, place: RunContext, caller: Permit
     ) -> Delegation | DragomanError:
         try:
             return await delegate(
-                wish, place=place, audience=self, caller=caller, reins=self._reins
+                request, place=place, audience=self, caller=caller, reins=self._cancel
             )
         except DragomanError as error:
             return error

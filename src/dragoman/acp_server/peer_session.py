@@ -124,9 +124,9 @@ class PeerSession:
             else {}
         )
         # Raises `NotInstalled` or `PolicyNotEnforced` before anything is begun.
-        way = way_to(name, catalogue=place.catalogue, settings=settings, environ=place.environ)
+        launch = way_to(name, catalogue=place.catalogue, settings=settings, environ=place.environ)
         card = place.cards().latest(name)
-        handed = taken(way, mcp_servers, workspace=cwd, card=card)
+        handed = taken(launch, mcp_servers, workspace=cwd, card=card)
         own = settings.for_peer(name)
         self._enforced = enforce(
             handed.way,
@@ -135,14 +135,14 @@ class PeerSession:
             card=card,
             allow_unenforced=own.allow_unenforced,
         )
-        self._way = self._enforced.way
+        self._launch = self._enforced.way
         self._unused_servers = handed.notice
-        self._desk = Approver(
+        self._approver = Approver(
             self.policy,
             name,
             str(cwd),
             caller=asking.permit,
-            titled=self._way.quirks.command_titles,
+            titled=self._launch.quirks.command_titles,
         )
         self._gap = ""
         self._before: ChangeWatch | None = None
@@ -229,7 +229,7 @@ class PeerSession:
             self._keeper = keeper_for(
                 self.name,
                 workspace=self._cwd,
-                credentials=self._way.inherit,
+                credentials=self._launch.inherit,
                 handed=own.env,
                 on_trouble=self._on_notice,
                 paths=self._place.paths,
@@ -297,12 +297,12 @@ class PeerSession:
         config = self._place.config
         settings = config.settings
         asking = self._asking
-        desk = self._desk
+        approver = self._approver
         terms: dict[str, Any] = {
             "workspace": self._cwd,
-            "permit": desk,
-            "guard": desk.guard,
-            "budgets": settings.budgets(self._way.budgets()),
+            "permit": approver,
+            "guard": approver.guard,
+            "budgets": settings.budgets(self._launch.budgets()),
             "env": settings.for_peer(self.name).env,
             "extra_env": self._lineage,
             "on_event": self._happened,
@@ -312,11 +312,11 @@ class PeerSession:
             "max_line_size": settings.max_line_size,
         }
         if not settings.warm:
-            return open_peer(self._way, **terms)
+            return open_peer(self._launch, **terms)
         from dragoman.broker.client.connect import open_warm
 
         return open_warm(
-            self._way,
+            self._launch,
             paths=self._place.paths,
             ttl=ttl_of(config),
             max_idle=settings.max_idle_brokers,
@@ -335,7 +335,7 @@ class PeerSession:
     async def _guarded(self, served: Coroutine[Any, Any, Any], question: Question) -> Any:
         answer: Decision = Answer.CANCEL
         try:
-            answer = await decided(self._desk.guard, question)
+            answer = await decided(self._approver.guard, question)
             require(question, answer)
             if self._turn is not None and question.kind != "read":
                 self._turn.approvals += 1
@@ -368,7 +368,7 @@ class PeerSession:
             from dragoman.delegation.worktree.changed_files import ChangeWatch
 
             self._before = await ChangeWatch.take(self._cwd)
-            self._ruled = len(self._desk.rulings)
+            self._ruled = len(self._approver.rulings)
 
     async def violations(self) -> tuple[str, ...]:
         """The files that changed in the turn although no request for that was allowed."""
@@ -376,9 +376,9 @@ class PeerSession:
             return ()
         return unapproved(
             await self._before.changed(),
-            self._desk.rulings[self._ruled :],
+            self._approver.rulings[self._ruled :],
             workspace=self._cwd,
-            earlier=self._desk.rulings[: self._ruled],
+            earlier=self._approver.rulings[: self._ruled],
         )
 
     def prompt(self, blocks: Sequence[Block], *, job: str) -> ConversationTurn:
@@ -404,14 +404,14 @@ class PeerSession:
 
     def judged(self, result: Result) -> Result:
         """What really became of a turn."""
-        result = judge(blame(result) if self._warm else result, self._way.quirks)
+        result = judge(blame(result) if self._warm else result, self._launch.quirks)
         if self._keeper is not None:
             self._keeper.ended(result)
         if result.ok:
             place = self._place
             note_success(
                 self.name,
-                self._way.descriptor,
+                self._launch.descriptor,
                 paths=place.paths,
                 env=place.config.settings.for_peer(self.name).env,
                 environ=place.environ,

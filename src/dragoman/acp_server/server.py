@@ -121,8 +121,8 @@ class AcpServer:
 
     def __init__(self, front: ServerContext) -> None:
         self._front = front
-        self._talks: dict[str, EditorSession] = {}
-        self._shelves: dict[Path, SessionStore] = {}
+        self._editor_sessions: dict[str, EditorSession] = {}
+        self._stores: dict[Path, SessionStore] = {}
         self._server = _Server(self._agent())
 
     async def serve(
@@ -154,7 +154,7 @@ class AcpServer:
                     # Before the connection's own end, which ends the tasks that hold the peers.
                     await finish(self._leave())
         finally:
-            self._talks.clear()
+            self._editor_sessions.clear()
 
     async def _expect(self, connection: Connection, seconds: float) -> None:
         try:
@@ -165,9 +165,11 @@ class AcpServer:
             await connection.aclose()
 
     async def _leave(self) -> None:
-        talks = list(self._talks.values())
-        if talks:
-            leaving = [self._server.connection.tasks.start(t.aclose(), "leave") for t in talks]
+        editor_sessions = list(self._editor_sessions.values())
+        if editor_sessions:
+            leaving = [
+                self._server.connection.tasks.start(t.aclose(), "leave") for t in editor_sessions
+            ]
             await asyncio.wait(leaving, timeout=CLOSE_TIMEOUT)
 
     def _agent(self) -> Agent:
@@ -193,42 +195,42 @@ class AcpServer:
 
     # -- sessions
 
-    def _talk(self, session: Session) -> EditorSession:
+    def _editor_session(self, session: Session) -> EditorSession:
         place = self._front.load_context(session.cwd)
-        talk = EditorSession(
+        editor_session = EditorSession(
             self._server,
             session,
             place,
-            self._shelf(place),
+            self._store(place),
             peer=self._front.peer,
             role=self._front.role or first_role(place),
         )
-        return talk
+        return editor_session
 
-    def _shelf(self, place: RunContext) -> SessionStore:
+    def _store(self, place: RunContext) -> SessionStore:
         state = place.paths.state
-        if state not in self._shelves:
+        if state not in self._stores:
             names = [name for peer in place.catalogue for name in peer.credentials.env]
-            self._shelves[state] = SessionStore(
+            self._stores[state] = SessionStore(
                 place.paths, on_trouble=log.warning, credentials=names
             )
-        return self._shelves[state]
+        return self._stores[state]
 
     async def _new(self, session: Session) -> None:
         session.id = new_session_key()
         _check(session)
-        talk = self._talk(session)
-        shelf = self._shelf(self._front.load_context(session.cwd))
-        shelf.create(session.id, cwd=session.cwd)
-        if talk.peer != AUTO:
+        editor_session = self._editor_session(session)
+        store = self._store(self._front.load_context(session.cwd))
+        store.create(session.id, cwd=session.cwd)
+        if editor_session.peer != AUTO:
             try:
-                await talk.worker()
+                await editor_session.worker()
             except BaseException:
                 # The client never learns of it, and could not delete it.
-                shelf.delete(session.id)
+                store.delete(session.id)
                 raise
-            session.mode = talk.choices.first_mode
-        self._adopt(session, talk)
+            session.mode = editor_session.choices.first_mode
+        self._adopt(session, editor_session)
 
     async def _load(self, session: Session, replay: Turn) -> None:
         await self._take_up(session, replay)
@@ -238,18 +240,18 @@ class AcpServer:
 
     async def _take_up(self, session: Session, replay: Turn | None) -> None:
         _check(session)
-        kept = await self._shelf(self._front.load_context(session.cwd)).take(session.id)
-        talk = self._talk(session)
-        before = self._talks.pop(session.id, None)
+        kept = await self._store(self._front.load_context(session.cwd)).take(session.id)
+        editor_session = self._editor_session(session)
+        before = self._editor_sessions.pop(session.id, None)
         if before is not None:
             await before.aclose()
-        await talk.restore(kept, replay=replay)
-        self._adopt(session, talk)
+        await editor_session.restore(kept, replay=replay)
+        self._adopt(session, editor_session)
 
-    def _adopt(self, session: Session, talk: EditorSession) -> None:
-        session.state.talk = talk
-        self._talks[session.id] = talk
-        talk.announce()
+    def _adopt(self, session: Session, editor_session: EditorSession) -> None:
+        session.state.editor_session = editor_session
+        self._editor_sessions[session.id] = editor_session
+        editor_session.announce()
 
     async def _list(self, request: acp.ListSessionsRequest) -> list[acp.SessionInfo]:
         if request.cursor is not None:
@@ -263,38 +265,38 @@ class AcpServer:
                 title=record.title or record.name,
                 updated_at=instant(record.updated_at),
             )
-            for record in self._shelf(place).sessions(cwd)
+            for record in self._store(place).sessions(cwd)
         ]
 
     async def _close(self, session: Session) -> None:
-        talk = self._talks.pop(session.id, None)
-        if talk is not None:
-            await talk.aclose(close_session=True)
-        self._shelf(self._front.load_context(session.cwd)).close(session.id)
+        editor_session = self._editor_sessions.pop(session.id, None)
+        if editor_session is not None:
+            await editor_session.aclose(close_session=True)
+        self._store(self._front.load_context(session.cwd)).close(session.id)
 
     async def _delete(self, session_id: str) -> None:
-        talk = self._talks.pop(session_id, None)
-        if talk is not None:
-            await talk.aclose(close_session=True)
-        self._shelf(self._front.load_context(Path.cwd())).delete(session_id)
+        editor_session = self._editor_sessions.pop(session_id, None)
+        if editor_session is not None:
+            await editor_session.aclose(close_session=True)
+        self._store(self._front.load_context(Path.cwd())).delete(session_id)
 
     # -- options and prompts
 
     async def _set_mode(self, session: Session, mode_id: str) -> None:
-        await _talk_of(session).set_mode(mode_id)
+        await _editor_session_of(session).set_mode(mode_id)
 
     async def _set_option(self, session: Session, option_id: str, value: str | bool) -> None:
-        talk = _talk_of(session)
+        editor_session = _editor_session_of(session)
         assert isinstance(session.choices, ServerChoices)
         if option_id == PEER_OPTION:
-            await talk.choose_peer(str(value))
+            await editor_session.choose_peer(str(value))
         elif option_id == ROLE_OPTION:
-            talk.choose_role(str(value))
+            editor_session.choose_role(str(value))
         else:
-            await talk.set_option(option_id, value)
+            await editor_session.set_option(option_id, value)
 
     async def _prompt(self, turn: Turn) -> Any:
-        return await _talk_of(turn.session).prompt(turn)
+        return await _editor_session_of(turn.session).prompt(turn)
 
 
 def _check(session: Session) -> None:
@@ -305,9 +307,9 @@ def _check(session: Session) -> None:
             raise UsageError(f"{folder} is no folder")
 
 
-def _talk_of(session: Session) -> EditorSession:
-    talk: EditorSession = session.state.talk
-    return talk
+def _editor_session_of(session: Session) -> EditorSession:
+    editor_session: EditorSession = session.state.editor_session
+    return editor_session
 
 
 def _cancel_notice(id: Id) -> tuple[str, Any]:

@@ -59,7 +59,7 @@ class EditorSession:
         server: Server,
         session: Session,
         place: RunContext,
-        shelf: SessionStore,
+        store: SessionStore,
         *,
         peer: str,
         role: str,
@@ -70,15 +70,15 @@ class EditorSession:
         self.titled = False
         self._server = server
         self._place = place
-        self._shelf = shelf
+        self._store = store
         side = ClientSide(
             server.connection,
             session.id,
             session.client.client_capabilities,
             speech=server.speech,
         )
-        self.voice = UpdateSender(server, session, side, self._commands)
-        self._asking = ClientRequests(session.id, side, self.voice.caught_up)
+        self.updates = UpdateSender(server, session, side, self._commands)
+        self._asking = ClientRequests(session.id, side, self.updates.caught_up)
         self._threads: dict[str, str] = {}
         self._worker: PeerSession | None = None
         self._lock = asyncio.Lock()
@@ -108,7 +108,7 @@ class EditorSession:
                 for event in events:
                     self.memory.event(event)
                 if replay is not None:
-                    await self.voice.replay(line, events)
+                    await self.updates.replay(line, events)
             if turned.said:
                 self.memory.said(turned.said)
                 if replay is not None:
@@ -123,14 +123,14 @@ class EditorSession:
     async def aclose(self, *, close_session: bool = False) -> None:
         """Leave whoever works here."""
         worker, self._worker = self._worker, None
-        self.voice.follow(None)
+        self.updates.follow(None)
         self.choices.show(None)
         if worker is not None:
             await worker.aclose(close_session=close_session)
 
     def announce(self) -> None:
         """Tell the commands behind the answer that opens the session."""
-        self.voice.soon(self.voice.commands)
+        self.updates.soon(self.updates.commands)
 
     # -- choosing
 
@@ -159,9 +159,9 @@ class EditorSession:
         self._chosen()
 
     def _chosen(self) -> None:
-        self._shelf.choose(self.session.id, peer=self.choices.peer, role=self.choices.role)
+        self._store.choose(self.session.id, peer=self.choices.peer, role=self.choices.role)
         self.session.mode = self.choices.first_mode
-        self.voice.soon(self.voice.commands)
+        self.updates.soon(self.updates.commands)
 
     async def set_mode(self, mode_id: str) -> None:
         await (await self.worker()).set_mode(mode_id)
@@ -202,16 +202,16 @@ class EditorSession:
                 self.memory.forgot(name)
             if self._threads.get(name) != opened.key:
                 self._threads[name] = opened.key
-                self._shelf.thread(self.session.id, peer=name, key=opened.key)
+                self._store.thread(self.session.id, peer=name, key=opened.key)
             self.choices.show(Choices(opened.conversation, worker.view))
             self.session.mode = self.choices.first_mode
-            self.voice.follow(opened.conversation)
+            self.updates.follow(opened.conversation)
             return worker
 
     def _record(self, name: str) -> Any:
         key = self._threads.get(name)
         try:
-            return None if key is None else self._shelf.thread_record(key)
+            return None if key is None else self._store.thread_record(key)
         except StoreError as error:
             log.warning("what was stored cannot be read: %s", error)
             return None
@@ -226,10 +226,10 @@ class EditorSession:
             return
         if isinstance(event, model.SessionChanged) and isinstance(event.title, str):
             self.titled = True
-            self._shelf.title(self.session.id, event.title)
+            self._store.title(self.session.id, event.title)
         if isinstance(event, model.InputAnswered):
-            self.voice.soon(lambda: self._asking.page_done(event))
-        self.voice.happened(event)
+            self.updates.soon(lambda: self._asking.page_done(event))
+        self.updates.happened(event)
 
     def _notice(self, text: str) -> None:
         if len(self._notices) < MAX_NOTICES:
@@ -245,7 +245,7 @@ class EditorSession:
             if command is not None and command.name in commands.COMMANDS:
                 return await self._command(turn, command.name, command.input)
             if self.peer == AUTO:
-                return await self._errand(turn, self.choices.role, turn.text, blocks)
+                return await self._delegate(turn, self.choices.role, turn.text, blocks)
         except UsageError as error:
             # Nobody was asked, and whoever wanted it shall not take that for a success.
             await turn.say(f"{error}\n")
@@ -256,7 +256,7 @@ class EditorSession:
         place = self._place
         if name == commands.DELEGATE:
             role, work = commands.role_and_work(text, place.catalogue.roles)
-            return await self._errand(turn, role, work, [translate.block(b) for b in turn.prompt])
+            return await self._delegate(turn, role, work, [translate.block(b) for b in turn.prompt])
         if name == commands.PEERS:
             # It looks for programs all over the PATH.
             told = await asyncio.to_thread(commands.peers_text, place)
@@ -273,7 +273,7 @@ class EditorSession:
         before = self._worker
         worker = await self.worker()
         if worker is not before:
-            self.voice.soon(self.voice.choices, self.voice.commands)
+            self.updates.soon(self.updates.choices, self.updates.commands)
         await worker.begin()
         brief = brief_for(worker.name, self.memory)
         await self._tell_notices(turn)
@@ -286,7 +286,7 @@ class EditorSession:
         running = worker.prompt(sent, job=job)
         await self._began(turn, turn.text, job=job, by=worker.name)
         async with running:
-            ended = await self.voice.turn(running, self.memory.event)
+            ended = await self.updates.turn(running, self.memory.event)
             result = running.result
         if violations := await worker.violations():
             await turn.notice(violated(violations), severity="warning")
@@ -296,7 +296,7 @@ class EditorSession:
             ended = None
         return answers.response(judged, ended)
 
-    async def _errand(
+    async def _delegate(
         self, turn: Turn, role: str, text: str, blocks: Sequence[Block]
     ) -> acp.StopReason | None:
         """Let the router choose somebody for one piece of work."""
@@ -309,7 +309,7 @@ class EditorSession:
         def attach(workspace: Path, can: Capabilities) -> Sequence[Block]:
             return others if brief is None else [*others, brief.block(can)]
 
-        wish = DelegationRequest(
+        request = DelegationRequest(
             role=role,
             prompt=text,
             workspace=self.session.cwd,
@@ -319,12 +319,12 @@ class EditorSession:
         self._tell_folders()
         await self._tell_notices(turn)
         jobs: list[str] = []
-        errand = DelegationView(turn, self._server.connection.tasks, on_job=jobs.append)
+        view = DelegationView(turn, self._server.connection.tasks, on_job=jobs.append)
         by = f"a delegate for {role}"
         self.memory.began(text, by)
         said = ""
         try:
-            done = await errand.run(wish, self._place, self._asking.permit)
+            done = await view.run(request, self._place, self._asking.permit)
             self.memory.touched(*(change.path for one in done.attempts for change in one.files))
             said = done.text if done.ok else "\n".join(done.lines())
         except DragomanError as error:
@@ -334,7 +334,7 @@ class EditorSession:
             self.memory.said(said)
             job = jobs[0] if jobs else new_job_id()
             self._keep(text, job=job, by=by)
-            self._shelf.answer(self.session.id, job=job, said=said or "(cancelled)")
+            self._store.answer(self.session.id, job=job, said=said or "(cancelled)")
         if not done.ok:
             raise RemoteError(
                 codes.INTERNAL_ERROR,
@@ -367,5 +367,5 @@ class EditorSession:
         """Store that there is a turn; the title, if the session gets one by it."""
         title = None if self.titled else title_of(text) or None
         self.titled = self.titled or title is not None
-        self._shelf.turn(self.session.id, job=job, peer=by, prompt=text, title=title)
+        self._store.turn(self.session.id, job=job, peer=by, prompt=text, title=title)
         return title

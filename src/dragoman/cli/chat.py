@@ -100,9 +100,9 @@ def chat(
         ),
         trace,
     )
-    stage = LiveOutput()
+    live = LiveOutput()
     try:
-        code = perform(stage, lambda: converse(plan, stage, show))
+        code = perform(live, lambda: converse(plan, live, show))
     except DragomanError as error:
         from dragoman.cli import error_messages
 
@@ -111,7 +111,7 @@ def chat(
     raise typer.Exit(code)
 
 
-async def converse(plan: RunPlan, stage: LiveOutput, show: Renderer) -> int:
+async def converse(plan: RunPlan, live: LiveOutput, show: Renderer) -> int:
     """Prompts and turns until somebody leaves."""
     from dragoman.cli.output.terminal import is_interactive
     from dragoman.cli.prompt import blocks
@@ -120,18 +120,18 @@ async def converse(plan: RunPlan, stage: LiveOutput, show: Renderer) -> int:
     interactive = is_interactive()
     show.tells_jobs = False
     code = 0
-    async with talking(plan, stage, show) as talk:
+    async with talking(plan, live, show) as session:
         if interactive:
-            named = talk.peer.info.title or talk.peer.info.name or plan.name
+            named = session.peer.info.title or session.peer.info.name or plan.name
             show.notice(f"talking with {named}; /help for its commands, Ctrl-D to leave")
-        while (line := await _next_line(stage, interactive=interactive)) is not None:
+        while (line := await _next_line(live, interactive=interactive)) is not None:
             word = line.strip()
             if word in ("/quit", "/exit"):
                 break
             if not word:
                 continue
             if word == "/help":
-                _show_help(talk, show)
+                _show_help(session, show)
                 continue
             try:
                 content = blocks(
@@ -139,46 +139,46 @@ async def converse(plan: RunPlan, stage: LiveOutput, show: Renderer) -> int:
                     typed=line,
                     images=(),
                     workspace=plan.workspace,
-                    can=talk.peer.capabilities,
+                    can=session.peer.capabilities,
                     peer=plan.name,
                 )
             except UsageError as error:
                 show.failed(error)
                 code = code or 2
                 continue
-            report = await talk.turn(content)
+            report = await session.turn(content)
             code = code or report.exit_code
             lost = isinstance(report.result.error, ConnectionLost | BrokerError)
-            if show.broken or stage.terminated or lost:
+            if show.broken or live.terminated or lost:
                 return report.exit_code
-            stage.calm()
+            live.calm()
     return int(show.lost) if interactive else code or int(show.lost)
 
 
-def _show_help(talk: PromptSession, show: Renderer) -> None:
+def _show_help(session: PromptSession, show: Renderer) -> None:
     # Programs are told the commands as an event, and every line of theirs is JSON.
-    if talk.plan.format == "json":
-        show.notice(help_of(talk))
+    if session.plan.format == "json":
+        show.notice(help_of(session))
     else:
-        put_out(help_of(talk))
+        put_out(help_of(session))
 
 
-async def _next_line(stage: LiveOutput, *, interactive: bool) -> str | None:
+async def _next_line(live: LiveOutput, *, interactive: bool) -> str | None:
     from dragoman.cli.live_output import Interrupted
 
     try:
-        return await stage.line("> " if interactive else "")
+        return await live.line("> " if interactive else "")
     except Interrupted:
         put_err("\n")
         return None
 
 
-def help_of(talk: PromptSession) -> str:
+def help_of(session: PromptSession) -> str:
     """The commands of the agent, and ours."""
     from dragoman.cli.output.neutral import one_line
 
     lines = ["  /help  show this list", "  /quit  leave"]
-    for command in talk.view.commands:
+    for command in session.view.commands:
         hint = f" {one_line(command.hint)}" if command.hint else ""
         lines.append(f"  /{one_line(command.name)}{hint}  {one_line(command.description)}")
     return "\n".join(lines) + "\n"

@@ -132,7 +132,7 @@ def delegate(
         for problem in place.config.problems:
             # A rule or a limit that is left out would allow too much.
             raise problem
-        wish = _wish(
+        request = _request(
             place,
             role=role,
             prompt=prompt,
@@ -152,7 +152,7 @@ def delegate(
             no_stdin=no_stdin,
             on_wait=show.notice,
         )
-        code = _run(wish, place, show)
+        code = _run(request, place, show)
     except DragomanError as error:
         show.failed(error)
         raise typer.Exit(error_messages.exit_code(error)) from None
@@ -170,7 +170,7 @@ def _permissions(approve_all: bool, approve_reads: bool, deny_all: bool) -> str 
     return str(chosen.value)
 
 
-def _wish(
+def _request(
     place: RunContext,
     *,
     role: str | None,
@@ -218,7 +218,7 @@ def _wish(
     )
 
 
-def _run(wish: DelegationRequest, place: RunContext, show: Renderer) -> int:
+def _run(request: DelegationRequest, place: RunContext, show: Renderer) -> int:
     import asyncio
 
     from dragoman.cli.live_output import LiveOutput
@@ -228,8 +228,8 @@ def _run(wish: DelegationRequest, place: RunContext, show: Renderer) -> int:
     from dragoman.cli.run_setup import perform
     from dragoman.delegation import CancelHandle, delegate
 
-    stage = LiveOutput()
-    reins = CancelHandle()
+    live = LiveOutput()
+    cancel = CancelHandle()
     telling = Telling(show)
 
     async def work() -> int:
@@ -237,23 +237,23 @@ def _run(wish: DelegationRequest, place: RunContext, show: Renderer) -> int:
         assert main is not None
 
         def interrupted(count: int) -> None:
-            if count == 1 and not stage.terminated:
+            if count == 1 and not live.terminated:
                 show.notice("cancelling; Ctrl-C once more leaves at once")
-                reins.pull()
+                cancel.pull()
             else:
-                reins.pulled = True
+                cancel.pulled = True
                 main.cancel()
 
-        stage.listen(interrupted)
+        live.listen(interrupted)
         show.on_broken = lambda: interrupted(1)
-        asks = is_interactive() and wish.permissions is None
+        asks = is_interactive() and request.permissions is None
         done = await delegate(
-            wish,
+            request,
             place=place,
             audience=telling,
-            caller=TerminalApprover(stage) if asks else None,
-            reins=reins,
+            caller=TerminalApprover(live) if asks else None,
+            reins=cancel,
         )
-        return telling.over(done, terminated=stage.terminated) or int(show.lost)
+        return telling.over(done, terminated=live.terminated) or int(show.lost)
 
-    return perform(stage, work)
+    return perform(live, work)

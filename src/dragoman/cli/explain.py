@@ -73,7 +73,7 @@ def explain(
         role, peer = role or assigned.role, peer or assigned.peer
     if not role:
         raise UsageError("name the role: `dragoman peers` lists those that are claimed")
-    wish = DelegationRequest(
+    request = DelegationRequest(
         role=role,
         prompt=prompt or role,
         workspace=place.cwd,
@@ -81,7 +81,7 @@ def explain(
         tier=tier,
         model=model,
     )
-    decision = decide_for(wish, place)
+    decision = decide_for(request, place)
     if format is ListFormat.JSON:
         write_json({"type": "Decision", **msgspec.to_builtins(decision)})
     elif format is ListFormat.QUIET:

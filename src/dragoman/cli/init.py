@@ -93,9 +93,9 @@ def init(
 
     place = load_context(cwd)
     show = show_as(format.value)
-    stage = LiveOutput()
-    course = _Course(
-        place, InitOutput(format, show), show, stage, ask=not yes, silent=format is ListFormat.QUIET
+    live = LiveOutput()
+    course = _Setup(
+        place, InitOutput(format, show), show, live, ask=not yes, silent=format is ListFormat.QUIET
     )
     try:
         if not yes and not is_interactive():
@@ -104,7 +104,7 @@ def init(
             # A setting that is left out might be the one that keeps a peer from being used.
             raise problem
         code = perform(
-            stage, lambda: course.run(names or (), turns=turns, again=again, try_login=try_login)
+            live, lambda: course.run(names or (), turns=turns, again=again, try_login=try_login)
         )
     except DragomanError as error:
         show.failed(error)
@@ -112,7 +112,7 @@ def init(
     raise typer.Exit(1 if show.lost else code)
 
 
-class _Course:
+class _Setup:
     """One beginning while it goes on."""
 
     def __init__(
@@ -120,7 +120,7 @@ class _Course:
         place: RunContext,
         telling: InitOutput,
         show: Renderer,
-        stage: LiveOutput,
+        live: LiveOutput,
         *,
         ask: bool,
         silent: bool,
@@ -128,10 +128,10 @@ class _Course:
         self._place = place
         self._telling = telling
         self._show = show
-        self._stage = stage
+        self._live = live
         self._ask = ask
         self._silent = silent
-        self._reins: CancelHandle | None = None
+        self._cancel: CancelHandle | None = None
 
     async def run(self, names: Sequence[str], *, turns: bool, again: bool, try_login: bool) -> int:
         """All steps; the exit code."""
@@ -144,21 +144,21 @@ class _Course:
         assert main is not None
 
         def interrupted(count: int) -> None:
-            reins = self._reins
-            if reins is not None and reins.in_turn and count == 1 and not self._stage.terminated:
+            cancel = self._cancel
+            if cancel is not None and cancel.in_turn and count == 1 and not self._live.terminated:
                 self._show.notice("cancelling; Ctrl-C once more leaves at once")
-                reins.pull()
+                cancel.pull()
             else:
                 main.cancel()
 
-        self._stage.listen(interrupted)
+        self._live.listen(interrupted)
         # Whoever stops reading has had enough, as if it were typed.
-        self._show.on_broken = self._stage.press
+        self._show.on_broken = self._live.press
         try:
             return await self._steps(names, turns=turns, again=again, try_login=try_login)
         except asyncio.CancelledError:
             self._telling.interrupted(
-                ExitCode.TERMINATED if self._stage.terminated else ExitCode.INTERRUPTED
+                ExitCode.TERMINATED if self._live.terminated else ExitCode.INTERRUPTED
             )
             raise
         except Interrupted:
@@ -175,15 +175,15 @@ class _Course:
         proofs = await self._verify(found, turns=turns, again=again)
         proofs = await self._try_login(found, proofs, consent=try_login)
         enabled = await self._enable([proof.name for proof in proofs if proof.ready])
-        wish = setup_init.first_wish(self._place, enabled)
-        self._telling.delegating(wish)
-        done = await self._delegate(wish)
+        request = setup_init.first_wish(self._place, enabled)
+        self._telling.delegating(request)
+        done = await self._delegate(request)
         failure = setup_init.let_down(done, enabled)
         code = self._code(done, failed=failure is not None, nobody=bool(proofs) and not enabled)
         if done.interrupted:
             self._telling.interrupted(code)
         else:
-            self._telling.ended(done, wish, failure, code)
+            self._telling.ended(done, request, failure, code)
         return code
 
     async def _verify(
@@ -229,7 +229,7 @@ class _Course:
             f"   {', '.join(names)}: only a prompt shows whether it is logged in. "
             "Send one short prompt to each? [y/N] "
         )
-        answer = await self._stage.line(question, fresh=True)
+        answer = await self._live.line(question, fresh=True)
         return answer is not None and answer.strip().lower() in ("y", "yes")
 
     async def _enable(self, ready: list[str]) -> tuple[str, ...]:
@@ -256,7 +256,7 @@ class _Course:
             return tuple(ready)
         question = f"   Enable {', '.join(ready)}? [Enter for all, names for some, n for none] "
         while True:
-            answer = await self._stage.line(question, fresh=True)
+            answer = await self._live.line(question, fresh=True)
             if answer is None:
                 return ()
             try:
@@ -264,15 +264,15 @@ class _Course:
             except UsageError as error:
                 self._show.notice(str(error))
 
-    async def _delegate(self, wish: DelegationRequest) -> Delegation:
+    async def _delegate(self, request: DelegationRequest) -> Delegation:
         from dragoman.cli.output.delegation_output import DelegationOutput as Shown
         from dragoman.delegation import CancelHandle, DelegationListener, delegate
 
-        self._reins = CancelHandle()
+        self._cancel = CancelHandle()
         audience = DelegationListener() if self._silent else Shown(self._show)
-        done = await delegate(wish, place=self._place, audience=audience, reins=self._reins)
+        done = await delegate(request, place=self._place, audience=audience, reins=self._cancel)
         if isinstance(audience, Shown):
-            audience.over(done, terminated=self._stage.terminated)
+            audience.over(done, terminated=self._live.terminated)
         return done
 
     def _code(self, done: Delegation, *, failed: bool, nobody: bool) -> int:
@@ -280,7 +280,7 @@ class _Course:
         from dragoman.cli.output.delegation_output import exit_code
 
         if not done.ok:
-            return exit_code(done, terminated=self._stage.terminated)
+            return exit_code(done, terminated=self._live.terminated)
         if failed:
             return of_outcome(done.attempts[0].outcome.value) or ExitCode.FAILED
         return ExitCode.UNVERIFIED if nobody else ExitCode.OK

@@ -120,7 +120,7 @@ class RunPlan(Struct, frozen=True, kw_only=True):
         return whole_policy(self.policy, self.rules, self.ceilings)
 
 
-def plan_of(wishes: RunOptions) -> RunPlan:
+def plan_of(options: RunOptions) -> RunPlan:
     """The plan that the wishes and the configuration make together."""
     from dragoman.catalogue import load_catalogue
     from dragoman.catalogue.card_store import CARDS
@@ -129,30 +129,30 @@ def plan_of(wishes: RunOptions) -> RunPlan:
     from dragoman.policy import allows_everything
     from dragoman.runs.open_by_name import ttl_of
 
-    workspace = workspace_of(wishes.cwd)
+    workspace = workspace_of(options.cwd)
     paths = find_paths()
-    config = load_config(workspace, paths, flags={"format": wishes.format})
+    config = load_config(workspace, paths, flags={"format": options.format})
     catalogue = load_catalogue(config)
-    way = _way(wishes, catalogue, config)
+    way = _way(options, catalogue, config)
     settings = config.settings
     name = way.name
     own = settings.for_peer(name)
     card = _card(way, paths)
     servers: Sequence[Any] = ()
-    notices = [*_notices(wishes, config, catalogue)]
+    notices = [*_notices(options, config, catalogue)]
     ignored: tuple[str, ...] = ()
-    if wishes.mcp_config is not None:
+    if options.mcp_config is not None:
         from dragoman.catalogue.mcp_servers import taken
         from dragoman.cli.mcp_config import read_servers
 
-        servers = read_servers(wishes.mcp_config)
+        servers = read_servers(options.mcp_config)
         handed = taken(way, servers, workspace=workspace, card=card)
         way, ignored = handed.way, handed.ignored
         notices += [handed.notice] if ignored else []
     policy = policy_of(
-        approve_all=wishes.approve_all,
-        approve_reads=wishes.approve_reads,
-        deny_all=wishes.deny_all,
+        approve_all=options.approve_all,
+        approve_reads=options.approve_reads,
+        deny_all=options.deny_all,
         interactive=is_interactive(),
         default=settings.permissions_for(name),
     )
@@ -161,9 +161,9 @@ def plan_of(wishes: RunOptions) -> RunPlan:
     enforced = enforce(
         way,
         restricts=not allows_everything(whole),
-        mode=wishes.mode or own.mode,
+        mode=options.mode or own.mode,
         card=card,
-        allow_unenforced=wishes.allow_unenforced or own.allow_unenforced,
+        allow_unenforced=options.allow_unenforced or own.allow_unenforced,
     )
     if enforced.gap:
         notices.append(f"{NOT_ENFORCED}: {name}: {enforced.gap}")
@@ -176,26 +176,26 @@ def plan_of(wishes: RunOptions) -> RunPlan:
         rules=settings.policy,
         ceilings=ceilings,
         lineage=lineage,
-        budgets=_budgets(settings.budgets(way.budgets()), wishes.timeout),
-        format=wishes.format or ("json" if wishes.json_strict else settings.format),
-        model=wishes.model or own.model,
-        mode=wishes.mode or own.mode,
+        budgets=_budgets(settings.budgets(way.budgets()), options.timeout),
+        format=options.format or ("json" if options.json_strict else settings.format),
+        model=options.model or own.model,
+        mode=options.mode or own.mode,
         mcp_servers=servers,
-        dialect=wishes.dialect,
-        env=_env(wishes.env, own.env),
+        dialect=options.dialect,
+        env=_env(options.env, own.env),
         max_line_size=settings.max_line_size,
         cards=paths.data / CARDS if way.descriptor is not None else None,
         notices=notices,
         ignored_servers=ignored,
-        agent_stderr=wishes.agent_stderr or wishes.verbose,
-        warm=_warm(wishes, settings),
-        ttl=ttl_of(config) if wishes.ttl is None else seconds_of(wishes.ttl, option="--ttl"),
+        agent_stderr=options.agent_stderr or options.verbose,
+        warm=_warm(options, settings),
+        ttl=ttl_of(config) if options.ttl is None else seconds_of(options.ttl, option="--ttl"),
         max_idle=settings.max_idle_brokers,
-        session=_session(wishes.session),
-        fresh=wishes.fresh or wishes.brief,
-        brief=wishes.brief,
-        no_wait=wishes.no_wait,
-        keep_open=wishes.session is not None or wishes.no_wait,
+        session=_session(options.session),
+        fresh=options.fresh or options.brief,
+        brief=options.brief,
+        no_wait=options.no_wait,
+        keep_open=options.session is not None or options.no_wait,
     )
 
 
@@ -229,16 +229,16 @@ def _inherited(
     return ceilings, {**lineage.environment(warm=True), **environment(whole, peer=peer)}
 
 
-def _warm(wishes: RunOptions, settings: Settings) -> bool:
-    if wishes.cold:
-        if wishes.no_wait:
+def _warm(options: RunOptions, settings: Settings) -> bool:
+    if options.cold:
+        if options.no_wait:
             raise UsageError("--cold and --no-wait contradict each other: a broker has to do that")
         return False
-    if wishes.peer is not None and wishes.peer.startswith(ADDRESSES):
+    if options.peer is not None and options.peer.startswith(ADDRESSES):
         return False
     # A program that somebody tries out is started and gone, unless its session is to last.
-    lasting = wishes.session is not None or wishes.no_wait
-    return settings.warm and (wishes.peer is not None or lasting)
+    lasting = options.session is not None or options.no_wait
+    return settings.warm and (options.peer is not None or lasting)
 
 
 def _session(name: str | None) -> str | None:
@@ -249,14 +249,14 @@ def _session(name: str | None) -> str | None:
     return name
 
 
-def _way(wishes: RunOptions, catalogue: Catalogue, config: Config) -> LaunchSpec:
+def _way(options: RunOptions, catalogue: Catalogue, config: Config) -> LaunchSpec:
     from dragoman.catalogue.launch import LaunchSpec, describe_command, way_to
 
-    if wishes.command is not None:
-        if not wishes.command:
+    if options.command is not None:
+        if not options.command:
             raise UsageError("there is no command after --")
-        return describe_command(wishes.command, catalogue)
-    peer = wishes.peer
+        return describe_command(options.command, catalogue)
+    peer = options.peer
     if peer is None:
         raise UsageError("name a peer, or give a command line after --")
     if peer.startswith(ADDRESSES):
@@ -295,14 +295,14 @@ def _env(given: Sequence[str], own: Sequence[str]) -> list[str]:
     return [*given, *own]
 
 
-def _notices(wishes: RunOptions, config: Config, catalogue: Catalogue) -> Sequence[str]:
+def _notices(options: RunOptions, config: Config, catalogue: Catalogue) -> Sequence[str]:
     notices = [str(ignored) for ignored in config.untrusted]
     if notices:
         notices.append("`dragoman config trust` lets this project do that")
     notices += [str(problem) for problem in catalogue.problems]
     notices += [
         f"--env {name}: it is not set"
-        for name in wishes.env
+        for name in options.env
         if name not in os.environ and not name.endswith("*")
     ]
     return notices

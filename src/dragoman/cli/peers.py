@@ -170,18 +170,20 @@ def verify_command(
     if (name is None) == (command is None):
         raise UsageError("name a peer, or give a command line after --, and not both")
     if name is not None:
-        way = way_to(name, catalogue=place.catalogue, settings=place.config.settings)
-        card = _measure(way, name, place, turns, timeout, format, keep=True)
+        launch = way_to(name, catalogue=place.catalogue, settings=place.config.settings)
+        card = _measure(launch, name, place, turns, timeout, format, keep=True)
         if card.facts.echo:
             from dragoman.delegation.parked import note_success
 
             own = place.config.settings.for_peer(name)
-            note_success(name, way.descriptor, paths=place.paths, env=own.env)
+            note_success(name, launch.descriptor, paths=place.paths, env=own.env)
     else:
         words = settled_command(command or (), place.cwd)
         address = words[0] if words[0].startswith(("unix:", "ws://", "wss://")) else None
-        way = LaunchSpec(address=address) if address else describe_command(words, place.catalogue)
-        card = _measure(way, way.name, place, turns, timeout, format, keep=False)
+        launch = (
+            LaunchSpec(address=address) if address else describe_command(words, place.catalogue)
+        )
+        card = _measure(launch, launch.name, place, turns, timeout, format, keep=False)
     if not card.usable or _works_not_yet(card):
         _leave_unverified()
 
@@ -233,7 +235,7 @@ def add_command(
     from dragoman.setup.descriptor_draft import PeerDraft
 
     place = _place(cwd)
-    wish = PeerDraft(
+    draft = PeerDraft(
         name=name,
         roles=_split(roles),
         command=add_peer.settled_command(words_after_dashes(context) or (), place.cwd),
@@ -241,12 +243,12 @@ def add_command(
         env=tuple(env or ()),
         python=python,
     )
-    way = add_peer.prepare(wish, place)
-    card = _measure(way, name, place, turns, timeout, ListFormat.TEXT, keep=True)
+    launch = add_peer.prepare(draft, place)
+    card = _measure(launch, name, place, turns, timeout, ListFormat.TEXT, keep=True)
     if not card.usable:
         put_err(f"{name} was not added: nothing was written but its card.\n")
         _leave_unverified()
-    _tell(add_peer.add_peer(wish, way, card, place), place)
+    _tell(add_peer.add_peer(draft, launch, card, place), place)
 
 
 @app.command("enable", context_settings=CONTEXT)
@@ -322,7 +324,7 @@ def _split(roles: str) -> tuple[str, ...]:
 
 
 def _measure(
-    way: LaunchSpec,
+    launch: LaunchSpec,
     name: str,
     place: RunContext,
     turns: bool | None,
@@ -342,14 +344,14 @@ def _measure(
     progress = LadderProgress(format)
     if turns is None:
         turns = _asked_for_turns(name)
-    if way.descriptor is None and way.command is not None:
+    if launch.descriptor is None and launch.command is not None:
         progress.say(
-            f"`{way.shown}` is not known, so it is tried without credentials and with an empty"
+            f"`{launch.shown}` is not known, so it is tried without credentials and with an empty"
             " home."
         )
     card = _run(
         measure(
-            way,
+            launch,
             peer=name,
             turns=turns,
             paths=place.paths if keep else None,

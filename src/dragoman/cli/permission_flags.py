@@ -65,7 +65,7 @@ def policy_of(
 
 def permit_of(
     policy: ApprovalMode,
-    stage: LiveOutput,
+    live: LiveOutput,
     *,
     rules: PolicySettings | None = None,
     ceilings: Sequence[RulesPolicy] = (),
@@ -80,7 +80,7 @@ def permit_of(
         whole_policy(policy, rules, ceilings),
         peer=peer,
         workspace=workspace,
-        caller=TerminalApprover(stage, titled=titled) if is_interactive() else None,
+        caller=TerminalApprover(live, titled=titled) if is_interactive() else None,
         ask_before_preset=policy is ApprovalMode.ASK,
         titled=titled,
     )
@@ -132,9 +132,9 @@ MAX_CHOICES: Final = 9
 class TerminalApprover:
     """Asks the person at the terminal, one question at a time."""
 
-    def __init__(self, stage: LiveOutput, *, titled: bool = False) -> None:
+    def __init__(self, live: LiveOutput, *, titled: bool = False) -> None:
         """`titled`: whether the agent writes a command as the title of its question."""
-        self._stage = stage
+        self._live = live
         self._titled = titled
         self._turn = asyncio.Lock()
 
@@ -153,10 +153,10 @@ class TerminalApprover:
         while True:
             try:
                 # The whole question again after a wrong answer: what was held back comes between.
-                line = await self._stage.line(f"allow? [{keys}] ", question=wrong + shown)
+                line = await self._live.line(f"allow? [{keys}] ", question=wrong + shown)
             except Interrupted:
                 # As anywhere else in a turn, Ctrl-C stops the turn.
-                self._stage.press()
+                self._live.press()
                 return Answer.CANCEL
             if line is None:
                 return Answer.REJECT_ONCE

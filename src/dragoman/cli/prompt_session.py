@@ -83,19 +83,19 @@ async def _leave(conversation: Conversation) -> None:
 class PromptSession:
     """A session with an agent, and the show of it."""
 
-    def __init__(self, plan: RunPlan, stage: LiveOutput, show: Renderer) -> None:
+    def __init__(self, plan: RunPlan, live: LiveOutput, show: Renderer) -> None:
         self.plan = plan
         self.show = show
         self.view = View()
         """How the session is set up now. What is said in it is shown and not kept."""
         self.peer: Peer
         self.opened: OpenedSession
-        self._desk: Approver
+        self._approver: Approver
         self.warm = False
         """Whether there is a broker between us and the agent."""
         self.job = ""
         """The job of the running turn, or of the last one."""
-        self._stage = stage
+        self._live = live
         self._turn: ConversationTurn | None = None
         self._told: dict[type[Event], Event] = {}
         """The last events that say what the agent knew of the session."""
@@ -117,7 +117,7 @@ class PromptSession:
 
     # -- opening
 
-    async def open(self, stack: AsyncExitStack, way: LaunchSpec) -> None:
+    async def open(self, stack: AsyncExitStack, launch: LaunchSpec) -> None:
         """Connect and open a session; both end with the stack."""
         plan = self.plan
         name, peer, folder = plan.session, plan.name, plan.workspace
@@ -125,25 +125,25 @@ class PromptSession:
         if name is not None:
             record = recall(name, peer=peer, folder=folder, on_notice=self.show.notice)
         if name is None or record is not None:
-            await self._open(stack, way, record)
+            await self._open(stack, launch, record)
             return
         async with begun_once(name, peer=peer, folder=folder):
-            await self._open(stack, way, recall(name, peer=peer, folder=folder))
+            await self._open(stack, launch, recall(name, peer=peer, folder=folder))
 
     async def _open(
-        self, stack: AsyncExitStack, way: LaunchSpec, record: SessionRecord | None
+        self, stack: AsyncExitStack, launch: LaunchSpec, record: SessionRecord | None
     ) -> None:
         plan = self.plan
         if record is not None:
             self.plan = replace(plan, workspace=place_of(record, plan.workspace))
-        await self.reach(stack, way)
+        await self.reach(stack, launch)
         await self.open_session(stack, record)
 
-    async def reach(self, stack: AsyncExitStack, way: LaunchSpec) -> None:
+    async def reach(self, stack: AsyncExitStack, launch: LaunchSpec) -> None:
         """Connect; the connection ends with the stack."""
         plan = self.plan
         self.view = View()
-        self.peer = await stack.enter_async_context(self._reach(way))
+        self.peer = await stack.enter_async_context(self._reach(launch))
         self.warm = broker_of(self.peer) is not None
         if plan.cards is not None:
             outdated = CardStore(plan.cards).outdated(plan.name, self.peer.info.version)
@@ -155,7 +155,7 @@ class PromptSession:
             self._keeper = keeper_for(
                 plan.name,
                 workspace=plan.workspace,
-                credentials=way.inherit,
+                credentials=launch.inherit,
                 handed=plan.env,
                 on_trouble=self.show.notice,
             )
@@ -200,16 +200,16 @@ class PromptSession:
         else:
             await wait_stored(key=self.opened.key)
 
-    def _reach(self, way: LaunchSpec) -> AbstractAsyncContextManager[Peer]:
+    def _reach(self, launch: LaunchSpec) -> AbstractAsyncContextManager[Peer]:
         plan = self.plan
-        self._desk = permit = permit_of(
+        self._approver = permit = permit_of(
             plan.policy,
-            self._stage,
+            self._live,
             rules=plan.rules,
             ceilings=plan.ceilings,
             peer=plan.name,
             workspace=str(plan.workspace),
-            titled=way.quirks.command_titles,
+            titled=launch.quirks.command_titles,
         )
         terms: dict[str, Any] = {
             "workspace": plan.workspace,
@@ -224,12 +224,12 @@ class PromptSession:
             "max_line_size": plan.max_line_size,
         }
         if not plan.warm:
-            return open_peer(way, **terms)
+            return open_peer(launch, **terms)
         # Not at the top: a command without a broker does not load what speaks with one.
         from dragoman.broker.client.connect import open_warm
 
         return open_warm(
-            way,
+            launch,
             ttl=plan.ttl,
             max_idle=plan.max_idle,
             on_fallback=self._without_broker,
@@ -243,10 +243,10 @@ class PromptSession:
         """Let the agent use a model, and read back that it does. A session that began for this is
         gone again if it does not."""
 
-        async def restart(way: LaunchSpec) -> tuple[Conversation, View]:
+        async def restart(launch: LaunchSpec) -> tuple[Conversation, View]:
             await discard(self.opened)
             await stack.aclose()
-            await self.open(stack, way)
+            await self.open(stack, launch)
             return self.conversation, self.view
 
         try:
@@ -298,7 +298,7 @@ class PromptSession:
         if self._keeper is not None:
             self._keeper.began(self.job, blocks)
         before = await self._look()
-        ruled = len(self._desk.rulings)
+        ruled = len(self._approver.rulings)
         try:
             async with self._prompt(blocks) as turn:
                 self._turn = turn
@@ -313,10 +313,10 @@ class PromptSession:
             self._keeper.ended(result)
         if result.ok:
             note_success(self.plan.name, self.plan.way.descriptor, env=self.plan.env)
-        interrupted = self._stage.interrupts > 0 and not result.ok
+        interrupted = self._live.interrupts > 0 and not result.ok
         code = of_result(result)
         if interrupted:
-            code = ExitCode.TERMINATED if self._stage.terminated else ExitCode.INTERRUPTED
+            code = ExitCode.TERMINATED if self._live.terminated else ExitCode.INTERRUPTED
         report = TurnReport(
             peer=self.plan.name,
             session=self.conversation.id,
@@ -357,9 +357,9 @@ class PromptSession:
             return ()
         return unapproved(
             await before.changed(),
-            self._desk.rulings[ruled:],
+            self._approver.rulings[ruled:],
             workspace=self.plan.workspace,
-            earlier=self._desk.rulings[:ruled],
+            earlier=self._approver.rulings[:ruled],
         )
 
     def _tell_unstored(self, why: str | None) -> None:
@@ -419,12 +419,12 @@ class PromptSession:
             if self._main is not None:
                 self._main.cancel()
             return
-        if self._stage.hung_up and self.warm:
+        if self._live.hung_up and self.warm:
             # Only the terminal is gone. The broker has the turn, and keeps what is said in it.
             self._end_agent_after(0.0)
             return
         turn.cancel()
-        if self._stage.terminated:
+        if self._live.terminated:
             self._end_agent_after(TERMINATE_GRACE)
         elif count == 1:
             then = "leaves at once" if self.warm else "ends the agent"
@@ -453,20 +453,20 @@ class PromptSession:
 
 
 @asynccontextmanager
-async def talking(plan: RunPlan, stage: LiveOutput, show: Renderer) -> AsyncIterator[PromptSession]:
+async def talking(plan: RunPlan, live: LiveOutput, show: Renderer) -> AsyncIterator[PromptSession]:
     """A session with the agent of a plan, with the model that was asked for."""
-    talk = PromptSession(plan, stage, show)
-    show.on_broken = talk.hang_up
-    stage.listen(talk.interrupted)
+    session = PromptSession(plan, live, show)
+    show.on_broken = session.hang_up
+    live.listen(session.interrupted)
     try:
         async with AsyncExitStack() as stack:
-            await talk.open(stack, plan.way)
+            await session.open(stack, plan.way)
             if plan.model is not None:
-                await talk.choose_model(plan.model, stack)
+                await session.choose_model(plan.model, stack)
             try:
-                yield talk
+                yield session
             except UsageError:
-                await talk.discard_unused()
+                await session.discard_unused()
                 raise
     finally:
-        await talk.aclose()
+        await session.aclose()

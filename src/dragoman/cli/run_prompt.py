@@ -29,7 +29,7 @@ def run(
     timeout: float | None = None,
     trace: Path | None = None,
     env: Sequence[str] | None = None,
-    **wished: Any,
+    **given: Any,
 ) -> int:
     """Run one turn; its exit code. What is `wished` is in `plans.Wishes`."""
     if command is not None:
@@ -44,8 +44,8 @@ def run(
     from dragoman.cli.prompt import read_prompt
     from dragoman.cli.run_setup import prepare
 
-    wishes = RunOptions(peer=peer, command=command, env=env or (), timeout=timeout, **wished)
-    plan, show = prepare(wishes, trace)
+    options = RunOptions(peer=peer, command=command, env=env or (), timeout=timeout, **given)
+    plan, show = prepare(options, trace)
     try:
         began_at = time.monotonic()
         text = read_prompt(prompt, file, no_stdin=no_stdin, timeout=timeout, on_wait=show.notice)
@@ -70,23 +70,23 @@ def _run(
     shown = [cli_prompt.read_image(path) for path in images]
     typed = "" if prompt in (None, cli_prompt.STDIN) else str(prompt)
     list(cli_prompt.mentioned(typed, plan.workspace))
-    stage = LiveOutput()
+    live = LiveOutput()
 
     async def work() -> int:
-        async with talking(plan, stage, show) as talk:
+        async with talking(plan, live, show) as session:
             blocks = cli_prompt.blocks(
                 text,
                 typed=typed,
                 images=shown,
                 workspace=plan.workspace,
-                can=talk.peer.capabilities,
+                can=session.peer.capabilities,
                 peer=plan.name,
             )
             if plan.no_wait:
-                show.submitted(await talk.submit(blocks), talk.opened.key)
+                show.submitted(await session.submit(blocks), session.opened.key)
                 return int(show.lost)
-            report = await talk.turn(blocks)
-            talk.mute()
+            report = await session.turn(blocks)
+            session.mute()
             return report.exit_code or int(show.lost)
 
-    return perform(stage, work)
+    return perform(live, work)

@@ -23,17 +23,17 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.rpc.trace import VARIABLE
 
 
-def prepare(wishes: RunOptions, trace: Path | None) -> tuple[RunPlan, Renderer]:
+def prepare(options: RunOptions, trace: Path | None) -> tuple[RunPlan, Renderer]:
     """The plan for the wishes, and the show of it."""
-    asked: Format = _format(wishes)
-    log_for(strict=wishes.json_strict, verbose=wishes.verbose)
+    asked: Format = _format(options)
+    log_for(strict=options.json_strict, verbose=options.verbose)
     if trace is not None:
         # Agents do not get it: a child sees only variables that are allowed.
         os.environ[VARIABLE] = str(trace.absolute())
     try:
-        plan = plan_of(wishes)
+        plan = plan_of(options)
     except DragomanError as error:
-        show_as(asked, strict=wishes.json_strict).failed(error)
+        show_as(asked, strict=options.json_strict).failed(error)
         # Typer lets it pass, and `run` does without typer.
         raise SystemExit(int(error_messages.exit_code(error))) from None
     if os.environ.get(VARIABLE):
@@ -42,14 +42,14 @@ def prepare(wishes: RunOptions, trace: Path | None) -> tuple[RunPlan, Renderer]:
         from dragoman.rpc.trace import redact_with
 
         redact_with(redactor((*plan.way.inherit, *plan.env)))
-    show = show_as(plan.format, strict=wishes.json_strict, verbose=wishes.verbose)
+    show = show_as(plan.format, strict=options.json_strict, verbose=options.verbose)
     for notice in plan.notices:
         show.notice(notice)
     return plan, show
 
 
-def _format(wishes: RunOptions) -> Format:
-    return shown_as(wishes.format, strict=wishes.json_strict) or "text"
+def _format(options: RunOptions) -> Format:
+    return shown_as(options.format, strict=options.json_strict) or "text"
 
 
 def shown_as(format: str | None, *, strict: bool) -> Format | None:
@@ -74,16 +74,16 @@ def log_for(*, strict: bool, verbose: bool) -> None:
         log.setLevel(logging.DEBUG)
 
 
-def perform(stage: LiveOutput, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+def perform(live: LiveOutput, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run the work; its exit code, or that of the interrupt that ended it."""
 
     async def guarded() -> int:
         try:
             return await work()
         except asyncio.CancelledError:
-            if not stage.interrupts:
+            if not live.interrupts:
                 raise
             # The interrupt cancelled us, and nobody above waits for this task but the process.
-            return ExitCode.TERMINATED if stage.terminated else ExitCode.INTERRUPTED
+            return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
 
-    return stage.run(guarded)
+    return live.run(guarded)

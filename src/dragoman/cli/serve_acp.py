@@ -115,17 +115,17 @@ def acp(
     flags = {} if permissions is None else {"permissions": permissions.value}
     front = ServerContext(peer=peer, role=role, flags=flags)
     front.check(Path.cwd())
-    stage = LiveOutput()
+    live = LiveOutput()
 
     async def serve() -> int:
-        return await _serve(front, stage, socket=socket, websocket=websocket, token_file=token_file)
+        return await _serve(front, live, socket=socket, websocket=websocket, token_file=token_file)
 
-    raise typer.Exit(stage.run(serve))
+    raise typer.Exit(live.run(serve))
 
 
 async def _serve(
     front: ServerContext,
-    stage: LiveOutput,
+    live: LiveOutput,
     *,
     socket: Path | None,
     websocket: str | None,
@@ -139,12 +139,12 @@ async def _serve(
 
     # Whoever ends us by a signal shall find no peer left, as at the end of the input.
     asked = asyncio.Event()
-    stage.listen(lambda count: asked.set())
+    live.listen(lambda count: asked.set())
     if socket is None and websocket is None:
         await _until(asked, acp_server_listener.serve_stdio(front))
         if not asked.is_set():
             return ExitCode.OK
-        return ExitCode.TERMINATED if stage.terminated else ExitCode.INTERRUPTED
+        return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
     if socket is not None:
         listener = await acp_server_listener.serve_unix(front, socket)
     else:
@@ -159,7 +159,7 @@ async def _serve(
         await asked.wait()
     finally:
         await listener.aclose()
-    return ExitCode.TERMINATED if stage.terminated else ExitCode.INTERRUPTED
+    return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
 
 
 async def _until(asked: Any, work: Any) -> None:

@@ -99,19 +99,19 @@ def mcp(
             ) from error
         return ToolHandlers(cwd=here, roots=roots, permissions=permissions)
 
-    stage = LiveOutput()
-    raise typer.Exit(stage.run(lambda: _serve(make, stage, http, token_file)))
+    live = LiveOutput()
+    raise typer.Exit(live.run(lambda: _serve(make, live, http, token_file)))
 
 
 async def _serve(
-    make: Callable[[], ToolHandlers], stage: LiveOutput, http: int | None, token_file: Path | None
+    make: Callable[[], ToolHandlers], live: LiveOutput, http: int | None, token_file: Path | None
 ) -> int:
     import asyncio
 
     from dragoman.cli.exit_codes import ExitCode
 
     stop = asyncio.Event()
-    stage.listen(lambda count: stop.set())
+    live.listen(lambda count: stop.set())
     if http is None:
         from dragoman.mcp_server.stdio_entry import serve_stdio
 
@@ -129,9 +129,9 @@ async def _serve(
             sys.stderr.flush()
 
         await serve_http(make(), port=http, token=token, stop=stop, on_listening=listening)
-    if not stage.interrupts:
+    if not live.interrupts:
         return ExitCode.OK
-    return ExitCode.TERMINATED if stage.terminated else ExitCode.INTERRUPTED
+    return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
 
 
 def _wished(approve_all: bool, approve_reads: bool, deny_all: bool) -> Permissions | None:

@@ -48,7 +48,7 @@ class SessionAction:
     mode: str | None = None
 
     def plan(self, session: str | None = None) -> RunPlan:
-        wishes = RunOptions(
+        options = RunOptions(
             peer=self.peer,
             command=None,
             cwd=self.cwd,
@@ -60,7 +60,7 @@ class SessionAction:
             # Nothing is prompted, so there is nothing to ask about.
             allow_unenforced=True,
         )
-        return replace(plan_of(wishes), keep_open=True)
+        return replace(plan_of(options), keep_open=True)
 
 
 def ask_for_sessions(
@@ -69,18 +69,18 @@ def ask_for_sessions(
     """The sessions that a peer itself remembers; None if it does not tell."""
     plan = SessionAction(peer, cwd, cold).plan()
 
-    async def ask(talk: PromptSession) -> list[SessionSummary] | None:
-        if talk.peer.capabilities.list is False:
+    async def ask(session: PromptSession) -> list[SessionSummary] | None:
+        if session.peer.capabilities.list is False:
             return None
         folder = None if everywhere else plan.workspace
-        return [summary async for summary in talk.peer.list_sessions(folder)]
+        return [summary async for summary in session.peer.list_sessions(folder)]
 
     return _visit(plan, ask, open_session=False)
 
 
-def begin(visit: SessionAction, name: str | None, format: ListFormat, *, anew: bool) -> None:
+def begin(action: SessionAction, name: str | None, format: ListFormat, *, anew: bool) -> None:
     """Begin a session and tell its key; unless `anew`, one that is there will do."""
-    plan = visit.plan(name)
+    plan = action.plan(name)
     if name is not None:
         record = recall(name, peer=plan.name, folder=plan.workspace)
         if record is not None and not anew:
@@ -91,9 +91,9 @@ def begin(visit: SessionAction, name: str | None, format: ListFormat, *, anew: b
     tell(_visit(plan, _key, once=not anew), format)
 
 
-def resume(visit: SessionAction, word: str, name: str | None, format: ListFormat) -> None:
+def resume(action: SessionAction, word: str, name: str | None, format: ListFormat) -> None:
     """Let a peer open a session again, and tell its key."""
-    plan = visit.plan(name)
+    plan = action.plan(name)
     root = root_of(plan.workspace)
     with open_told(lambda notice: put_err(f"dragoman: {notice}\n")) as store:
         try:
@@ -128,9 +128,9 @@ def tell(key: str, format: ListFormat) -> None:
     put_out(f"{key}\n")
 
 
-async def _key(talk: PromptSession) -> str:
-    await talk.keep()
-    return talk.opened.key
+async def _key(session: PromptSession) -> str:
+    await session.keep()
+    return session.opened.key
 
 
 def _visit(
@@ -143,30 +143,30 @@ def _visit(
 ) -> T:
     """Reach the peer of a plan, open its session, and do something. With `once` a session that
     somebody else begins at this moment under its name is that session."""
-    stage = LiveOutput()
+    live = LiveOutput()
     done: list[T] = []
 
     async def work() -> int:
         show = show_as("quiet")
-        talk = PromptSession(plan, stage, show)
-        stage.listen(talk.interrupted)
+        session = PromptSession(plan, live, show)
+        live.listen(session.interrupted)
         try:
             async with AsyncExitStack() as stack:
                 if once:
-                    await talk.open(stack, plan.way)
-                    done.append(await do(talk))
+                    await session.open(stack, plan.way)
+                    done.append(await do(session))
                     return 0
-                await talk.reach(stack, plan.way)
+                await session.reach(stack, plan.way)
                 if open_session:
-                    await talk.open_session(stack, record)
-                done.append(await do(talk))
+                    await session.open_session(stack, record)
+                done.append(await do(session))
         finally:
-            await talk.aclose()
+            await session.aclose()
         return 0
 
     from dragoman.cli.run_setup import perform
 
-    code = perform(stage, work)
+    code = perform(live, work)
     if not done:
         raise SystemExit(code)
     return done[0]

@@ -27,12 +27,12 @@ def show(store: Store, record: SessionRecord, format: ListFormat, *, verbose: bo
     """Show all that happened in a session."""
     from dragoman.store.history import history
 
-    stage = show_for(format, verbose=verbose)
+    renderer = show_for(format, verbose=verbose)
     for event in history(store, record.key):
-        stage.event(event)
-        if stage.broken:
+        renderer.event(event)
+        if renderer.broken:
             return
-    stage.flush()
+    renderer.flush()
 
 
 def show_for(format: ListFormat, *, verbose: bool = False) -> Renderer:

@@ -89,7 +89,7 @@ async def _show(
 
 
 def _perform(work: Callable[[], Coroutine[Any, Any, int]], show: Renderer) -> int:
-    stage = LiveOutput()
+    live = LiveOutput()
 
     async def main() -> int:
         task = asyncio.current_task()
@@ -98,10 +98,10 @@ def _perform(work: Callable[[], Coroutine[Any, Any, int]], show: Renderer) -> in
         def leave(count: int) -> None:
             task.cancel()
 
-        stage.listen(leave)
+        live.listen(leave)
         try:
             return await work()
         finally:
             show.flush()
 
-    return perform(stage, main)
+    return perform(live, main)

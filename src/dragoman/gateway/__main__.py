@@ -81,12 +81,12 @@ async def run(arguments: argparse.Namespace) -> None:
             await stream.aclose()
         return
     async with _connected(arguments, target, None) as peer:
-        bridge = Gateway(peer, raw=arguments.raw)
+        gateway = Gateway(peer, raw=arguments.raw)
         if arguments.unix is not None:
-            listener = await bridge.serve_unix(arguments.unix)
+            listener = await gateway.serve_unix(arguments.unix)
         else:
             host, port = address_of(arguments.websocket)
-            listener = await bridge.serve_websocket(host, port)
+            listener = await gateway.serve_websocket(host, port)
         try:
             # On stderr: stdout is for agents, and whoever started us may wait for this line.
             sys.stderr.write(f"listening on {listener.address}\n")

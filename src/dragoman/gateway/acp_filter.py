@@ -199,8 +199,8 @@ class UpdateFilter:
         if not lacks_models(self._session):
             return None
         try:
-            wish = acp.SESSION_SET_CONFIG_OPTION.decode_params(params)
+            request = acp.SESSION_SET_CONFIG_OPTION.decode_params(params)
         except msgspec.ValidationError:
             return None
-        value = wish.value
-        return value if wish.config_id == MODEL_OPTION and isinstance(value, str) else None
+        value = request.value
+        return value if request.config_id == MODEL_OPTION and isinstance(value, str) else None

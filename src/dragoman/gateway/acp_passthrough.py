@@ -173,7 +173,7 @@ class PassthroughSession:
         self._calls: dict[Id, Call] = {}
         self._capabilities: acp.ClientCapabilities | None = None
         self._served: dict[str, bool] = {}
-        self._ways: dict[str, Callable[[Request], Any]] = {}
+        self._known_handlers: dict[str, Callable[[Request], Any]] = {}
         """Where requests go, by the methods that the peer has and that were asked for before."""
         self._held_up = False
         self._requests: dict[str, Callable[[Request], Any]] = {
@@ -195,8 +195,8 @@ class PassthroughSession:
         self._otherwise.attach(connection)
 
     def request(self, request: Request) -> Any:
-        way = self._ways.get(request.method)
-        if way is None:
+        handler = self._known_handlers.get(request.method)
+        if handler is None:
             if self._instead is not None:
                 return self._instead.request(request)
             if self._capabilities is None and not self._is_acp(request):
@@ -204,7 +204,7 @@ class PassthroughSession:
                 self.upstream.tell_answers()
                 return self._instead.request(request)
         try:
-            return (way or self._way(request.method))(request)
+            return (handler or self._handler_of(request.method))(request)
         except DragomanError as error:
             raise answers.refusal(error) from error
 
@@ -245,17 +245,17 @@ class PassthroughSession:
                 log.warning("%s", note)
         return acp_filter.hello(self.upstream.client.hello, self._capabilities)
 
-    def _way(self, method: str) -> Callable[[Request], Any]:
+    def _handler_of(self, method: str) -> Callable[[Request], Any]:
         """Where requests of a method go, if the peer said that it has it."""
         known = acp.method_table().request(method)
         gate = None if known is None else known.gate
         agent = self.upstream.client.agent.agent_capabilities
         if gate is not None and method not in _ALWAYS and not gate.is_open(agent):
             raise boundary.method_not_found(method)
-        way = self._requests.get(method, self._about)
+        handler = self._requests.get(method, self._about)
         if self._capabilities is not None:
-            self._ways[method] = way
-        return way
+            self._known_handlers[method] = handler
+        return handler
 
     def serves(self, request: Request) -> bool:
         """Whether the client said that it answers such a question."""

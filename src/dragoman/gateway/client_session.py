@@ -199,10 +199,10 @@ def refusing(
 class ClientSession:
     """Serves a peer to one client."""
 
-    def __init__(self, bridge: Gateway) -> None:
-        self._bridge = bridge
-        self._peer = bridge.peer
-        self._forwards = bridge.peer.dialect == translate.DIALECT
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._peer = gateway.peer
+        self._forwards = gateway.peer.dialect == translate.DIALECT
         self._sessions: dict[str, GatewaySession] = {}
         self._server = Server(self._agent())
         self._connection: Connection | None = None
@@ -217,11 +217,11 @@ class ClientSession:
         through = (
             None
             if upstream is None
-            else PassthroughSession(upstream, self._server, raw=self._bridge.raw)
+            else PassthroughSession(upstream, self._server, raw=self._gateway.raw)
         )
         handlers = through or self._server
         try:
-            connection = Connection(stream, End.AGENT, handlers, settings=self._bridge.settings)
+            connection = Connection(stream, End.AGENT, handlers, settings=self._gateway.settings)
         except BaseException:
             await stream.aclose()
             raise
@@ -231,7 +231,7 @@ class ClientSession:
                 connection.tasks.start(self._end_with_peer(connection), "watch the peer")
                 return await connection.wait_ended()
         finally:
-            self._bridge.services.forget(self)
+            self._gateway.services.forget(self)
             await self._close_sessions()
             if through is not None:
                 await through.aclose()
@@ -313,7 +313,7 @@ class ClientSession:
             mcp_servers=servers,
             additional_directories=session.additional_directories,
         )
-        with self._bridge.expecting():
+        with self._gateway.expecting():
             conversation = await self._peer.open(opening)
             session.id = conversation.id
             capabilities = session.client.client_capabilities
@@ -328,7 +328,7 @@ class ClientSession:
                 side,
             )
             self._sessions[conversation.id] = bridged
-            self._bridge.adopt(conversation.id, self)
+            self._gateway.adopt(conversation.id, self)
         session.choose_from(Choices(conversation, bridged.view))
         return bridged
 
@@ -367,7 +367,7 @@ class ClientSession:
 
     def _forget(self, session_id: str) -> None:
         self._sessions.pop(session_id, None)
-        self._bridge.forget(session_id, self)
+        self._gateway.forget(session_id, self)
 
     def _bridged(self, session_id: str) -> GatewaySession:
         bridged = self._sessions.get(session_id)
@@ -482,7 +482,7 @@ class ClientSession:
             updates = self._settings(bridged, event)
         else:
             updates = list(bridged.speaker.updates(event))
-        if self._bridge.raw and event.raw is not None:
+        if self._gateway.raw and event.raw is not None:
             meta = {RAW_KEY: _plain(event.raw)}
             updates = [replace(update, meta=meta) for update in updates]
         return updates

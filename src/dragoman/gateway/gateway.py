@@ -57,13 +57,13 @@ class Gateway:
             cancel_notice=_cancel_notice,
             reserved=RESERVED,
         )
-        self._links: dict[str, ClientSession] = {}
+        self._clients: dict[str, ClientSession] = {}
         self._opening = 0
         self._early: list[model.Event] = []
         self._before = peer.on_event
         peer.on_event = self._happened
         peer.answer_with(self._decide)
-        self.services = Services(self._links.get)
+        self.services = Services(self._clients.get)
         peer.inquire_with(self.services.inquire)
         self._upstream: Upstream | None = None
         if isinstance(peer.client, AcpClient):
@@ -100,19 +100,19 @@ class Gateway:
             if not self._opening:
                 self._early.clear()
 
-    def adopt(self, session_id: str, link: ClientSession) -> None:
+    def adopt(self, session_id: str, client: ClientSession) -> None:
         """A session has its client."""
-        self._links[session_id] = link
+        self._clients[session_id] = client
         early, self._early = self._early, []
         for event in early:
             if event.session == session_id:
-                link.happened(event)
+                client.happened(event)
             else:
                 self._early.append(event)
 
-    def forget(self, session_id: str, link: ClientSession) -> None:
-        if self._links.get(session_id) is link:
-            del self._links[session_id]
+    def forget(self, session_id: str, client: ClientSession) -> None:
+        if self._clients.get(session_id) is client:
+            del self._clients[session_id]
 
     def _happened(self, event: model.Event) -> None:
         if self._before is not None:
@@ -120,16 +120,16 @@ class Gateway:
         self.services.happened(event)
         if event.session is None:
             return
-        link = self._links.get(event.session)
-        if link is not None:
-            link.happened(event)
+        client = self._clients.get(event.session)
+        if client is not None:
+            client.happened(event)
         elif self._opening and len(self._early) < MAX_EARLY:
             self._early.append(event)
 
     async def _decide(self, question: Question) -> Decision:
-        link = self._links.get(question.session_id)
+        client = self._clients.get(question.session_id)
         # A question about a session that nobody has open can be allowed by nobody.
-        return Answer.REJECT_ONCE if link is None else await link.decide(question)
+        return Answer.REJECT_ONCE if client is None else await client.decide(question)
 
 
 def _cancel_notice(id: Id) -> tuple[str, Any]:

@@ -33,8 +33,8 @@ log: Final = logging.getLogger("dragoman.gateway")
 class Services:
     """Serves a peer through the clients of a bridge. `link_of` finds the client of a session."""
 
-    def __init__(self, link_of: Callable[[str], ClientSession | None]) -> None:
-        self._link_of = link_of
+    def __init__(self, client_of: Callable[[str], ClientSession | None]) -> None:
+        self._client_of = client_of
         self._pages: dict[str, ClientSession] = {}
         """Whose user was sent to a page, until he is done there."""
 
@@ -42,11 +42,11 @@ class Services:
 
     def serve(self, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
         """Let the client serve a request; None if it cannot, or if the session is nobody's."""
-        link = self._link_of(params.session_id)
+        client = self._client_of(params.session_id)
         method = acp.method_table().request(name)
-        if link is None or method is None or method.gate is None:
+        if client is None or method is None or method.gate is None:
             return None
-        side = link.side(params.session_id)
+        side = client.side(params.session_id)
         if not method.gate.is_open(side.capabilities):
             return None
         return self._served(side, method, params)
@@ -64,10 +64,10 @@ class Services:
 
     async def inquire(self, inquiry: Inquiry) -> Reply:
         """Let the client's user answer."""
-        link = None if inquiry.session_id is None else self._link_of(inquiry.session_id)
-        if link is None or inquiry.session_id is None:
+        client = None if inquiry.session_id is None else self._client_of(inquiry.session_id)
+        if client is None or inquiry.session_id is None:
             return DECLINED
-        side = link.side(inquiry.session_id)
+        side = client.side(inquiry.session_id)
         wanted = "elicitation.form" if inquiry.url is None else "elicitation.url"
         if not side.can(wanted):
             return DECLINED
@@ -75,26 +75,26 @@ class Services:
         if request is None:
             return DECLINED
         # The user shall know what was said before he is asked about it.
-        await link.caught_up(inquiry.session_id)
+        await client.caught_up(inquiry.session_id)
         try:
             reply = reply_of(await side.ask(acp.ELICITATION_CREATE, request))
         except DragomanError as error:
             log.warning("nobody could be asked: %s", error)
             return DECLINED
         if isinstance(request, acp.ElicitationUrl) and reply.action == "accept":
-            self._pages[request.elicitation_id] = link
+            self._pages[request.elicitation_id] = client
         return reply
 
     def happened(self, event: model.Event) -> None:
         """The peer may say that a user is done with a page."""
         if isinstance(event, model.InputAnswered) and event.action == "completed":
-            link = self._pages.pop(event.request_id, None)
-            if link is not None:
-                link.page_done(event.request_id)
+            client = self._pages.pop(event.request_id, None)
+            if client is not None:
+                client.page_done(event.request_id)
 
-    def forget(self, link: ClientSession) -> None:
+    def forget(self, client: ClientSession) -> None:
         """A client has gone."""
-        self._pages = {page: other for page, other in self._pages.items() if other is not link}
+        self._pages = {page: other for page, other in self._pages.items() if other is not client}
 
 
 def request_of(

@@ -129,12 +129,14 @@ async def ask(
                 f"{settings.max_depth} is the limit; do the work here, or raise the limit"
             },
         )
-    way = way_to(question.peer, catalogue=place.catalogue, settings=settings, environ=place.environ)
+    launch = way_to(
+        question.peer, catalogue=place.catalogue, settings=settings, environ=place.environ
+    )
     asking = _Asking(question, place, lineage, audience, lead)
-    way = asking.enforce(way)
+    launch = asking.enforce(launch)
     async with AsyncExitStack() as stack:
-        opened = await asking.open(stack, way)
-        return await asking.turn(opened, way)
+        opened = await asking.open(stack, launch)
+        return await asking.turn(opened, launch)
 
 
 class _Asking:
@@ -170,30 +172,30 @@ class _Asking:
         self._keeper: SessionRecorder | None = None
         self._warm = False
         self._peer: Peer
-        self._desk: Approver
+        self._approver: Approver
         self._enforced: Enforced
         self._unenforced = ""
 
     # -- opening
 
-    def enforce(self, way: LaunchSpec) -> LaunchSpec:
+    def enforce(self, launch: LaunchSpec) -> LaunchSpec:
         """The way to the peer on which it keeps to the policy. Raises `PolicyNotEnforced`."""
         own = self._place.config.settings.for_peer(self._question.peer)
         self._enforced = enforce(
-            way,
+            launch,
             restricts=not allows_everything(self._policy),
             mode=own.mode,
-            card=self._place.cards().latest(way.name),
+            card=self._place.cards().latest(launch.name),
             allow_unenforced=own.allow_unenforced,
         )
         return self._enforced.way
 
-    async def open(self, stack: AsyncExitStack, way: LaunchSpec) -> OpenedSession:
+    async def open(self, stack: AsyncExitStack, launch: LaunchSpec) -> OpenedSession:
         question = self._question
         record: SessionRecord | None = None
         if question.session is not None:
             record = recall(question.session, peer=question.peer, folder=question.workspace)
-        opened = await self._reach(stack, way, record)
+        opened = await self._reach(stack, launch, record)
         wanted = self._place.config.settings.for_peer(question.peer).model
         if wanted is None:
             return opened
@@ -212,7 +214,7 @@ class _Asking:
                 opened.conversation,
                 self._view,
                 wanted,
-                way=way,
+                way=launch,
                 restart=restart,
                 peer=question.peer,
             )
@@ -222,11 +224,11 @@ class _Asking:
         return opened
 
     async def _reach(
-        self, stack: AsyncExitStack, way: LaunchSpec, record: SessionRecord | None
+        self, stack: AsyncExitStack, launch: LaunchSpec, record: SessionRecord | None
     ) -> OpenedSession:
         question, place = self._question, self._place
         own = place.config.settings.for_peer(question.peer)
-        self._peer = await stack.enter_async_context(self._connected(way))
+        self._peer = await stack.enter_async_context(self._connected(launch))
         self._warm = broker_of(self._peer) is not None
         self._lead.reached(self._peer if self._warm else None)
         self._keeper = None
@@ -236,7 +238,7 @@ class _Asking:
             self._keeper = keeper_for(
                 question.peer,
                 workspace=question.workspace,
-                credentials=way.inherit,
+                credentials=launch.inherit,
                 handed=own.env,
                 on_trouble=self._audience.notice,
                 paths=place.paths,
@@ -265,24 +267,24 @@ class _Asking:
             stack.push_async_callback(_leave, opened.conversation)
         return opened
 
-    def _connected(self, way: LaunchSpec) -> AbstractAsyncContextManager[Peer]:
+    def _connected(self, launch: LaunchSpec) -> AbstractAsyncContextManager[Peer]:
         question, place = self._question, self._place
         settings = place.config.settings
         own = settings.for_peer(question.peer)
         warm = settings.warm
-        self._desk = desk = Approver(
+        self._approver = approver = Approver(
             self._policy,
             question.peer,
             str(question.workspace),
-            titled=way.quirks.command_titles,
+            titled=launch.quirks.command_titles,
         )
         self._budgets = tightened(
-            settings.budgets(way.budgets()), [settings.limits, own.limits], question.timeout
+            settings.budgets(launch.budgets()), [settings.limits, own.limits], question.timeout
         )
         options: dict[str, Any] = {
             "workspace": question.workspace,
-            "permit": desk,
-            "guard": desk.guard,
+            "permit": approver,
+            "guard": approver.guard,
             "budgets": self._budgets,
             "env": own.env,
             "extra_env": {
@@ -293,12 +295,12 @@ class _Asking:
             "max_line_size": settings.max_line_size,
         }
         if not warm:
-            return open_peer(way, **options)
+            return open_peer(launch, **options)
         # Not at the top: without brokers, what speaks with one is not loaded.
         from dragoman.broker.client.connect import open_warm
 
         return open_warm(
-            way,
+            launch,
             ttl=ttl_of(place.config),
             max_idle=settings.max_idle_brokers,
             paths=place.paths,
@@ -320,7 +322,7 @@ class _Asking:
 
     # -- the turn
 
-    async def turn(self, opened: OpenedSession, way: LaunchSpec) -> PeerAnswer:
+    async def turn(self, opened: OpenedSession, launch: LaunchSpec) -> PeerAnswer:
         question = self._question
         blocks = [Text(question.prompt)]
         started_at = time.time()
@@ -335,14 +337,14 @@ class _Asking:
                 result: Result = await turn.wait()
         finally:
             self._lead.hold(None)
-        result = judge(blame(result) if self._warm else result, way.quirks)
+        result = judge(blame(result) if self._warm else result, launch.quirks)
         if self._keeper is not None:
             self._keeper.ended(result)
         if result.ok:
             own = self._place.config.settings.for_peer(question.peer)
             note_success(
                 question.peer,
-                way.descriptor,
+                launch.descriptor,
                 paths=self._place.paths,
                 env=own.env,
                 environ=self._place.environ,
@@ -361,7 +363,9 @@ class _Asking:
                 ended_at=time.time(),
                 model=model,
                 unenforced=self._unenforced or None,
-                violations=unapproved(changed, self._desk.rulings, workspace=question.workspace),
+                violations=unapproved(
+                    changed, self._approver.rulings, workspace=question.workspace
+                ),
                 cost=price(model, result.usage, self._prices),
             ),
         )

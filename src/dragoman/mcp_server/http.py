@@ -73,21 +73,21 @@ async def serve_http(
         max_request_body_size=limits.get("max_body_size", MAX_BODY_SIZE),
         max_sessions=MAX_SESSIONS,
     )
-    door = HttpGuard(manager.handle_request, token=token, **limits)
+    guard = HttpGuard(manager.handle_request, token=token, **limits)
     state = ServerState()
     tasks = TaskOwner("the HTTP server")
-    config = _config(door)
-    places = _Places(max_known=max_connections, max_strangers=max_strangers)
+    config = _config(guard)
+    open_connections = _Places(max_known=max_connections, max_strangers=max_strangers)
 
     def connected() -> _Patience:
         return _Patience(
-            config, state, places, head_timeout=head_timeout, send_timeout=send_timeout
+            config, state, open_connections, head_timeout=head_timeout, send_timeout=send_timeout
         )
 
     listening = await _listen(connected, port)
     try:
         number = listening.sockets[0].getsockname()[1]
-        door.hosts = frozenset(f"{name}:{number}".encode() for name in NAMES)
+        guard.hosts = frozenset(f"{name}:{number}".encode() for name in NAMES)
         running = asyncio.Event()
         serving = tasks.start(_run(manager, running, stop), "sessions")
         await running.wait()
@@ -105,9 +105,9 @@ async def _run(
         await stop.wait()
 
 
-def _config(door: HttpGuard) -> Config:
+def _config(guard: HttpGuard) -> Config:
     config = Config(
-        door,
+        guard,
         lifespan="off",
         ws="none",
         log_config=None,
@@ -178,8 +178,8 @@ class _Places:
         self._known.pop(connection, None)
         self._strangers.pop(connection, None)
 
-    def _send_away(self, places: dict[_Patience, None], connection: _Patience) -> None:
-        del places[connection]
+    def _send_away(self, open_connections: dict[_Patience, None], connection: _Patience) -> None:
+        del open_connections[connection]
         connection.transport.abort()
 
 
@@ -193,13 +193,13 @@ class _Patience(H11Protocol):
         self,
         config: Config,
         state: ServerState,
-        places: _Places,
+        open_connections: _Places,
         *,
         head_timeout: float,
         send_timeout: float,
     ) -> None:
         super().__init__(config, state, {ADMIT: self._admit})
-        self._places = places
+        self._open_connections = open_connections
         self._head_timeout = head_timeout
         self._send_timeout = send_timeout
         self._timer: asyncio.TimerHandle | None = None
@@ -207,7 +207,7 @@ class _Patience(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._places.arrive(self)
+        self._open_connections.arrive(self)
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
@@ -218,7 +218,7 @@ class _Patience(H11Protocol):
             self._stop_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._places.leave(self)
+        self._open_connections.leave(self)
         self._stop_waiting()
         self._stop_watching()
         super().connection_lost(exc)
@@ -238,7 +238,7 @@ class _Patience(H11Protocol):
             super().timeout_keep_alive_handler()
 
     def _admit(self) -> bool:
-        return self._places.admit(self)
+        return self._open_connections.admit(self)
 
     @property
     def is_between(self) -> bool:

@@ -84,10 +84,10 @@ class WorkList:
         ended = [one for one in self._all if one.task.done()]
         for one in ended[: max(len(ended) - MAX_KEPT, 0)]:
             self._all.remove(one)
-        errand = RunningWork(Progress(peer), PeerLead(), folder=folder, lasting=lasting)
-        errand.task = self._tasks.start(_settled(work, errand), "an errand")
-        self._all.append(errand)
-        return errand
+        running = RunningWork(Progress(peer), PeerLead(), folder=folder, lasting=lasting)
+        running.task = self._tasks.start(_settled(work, running), "an errand")
+        self._all.append(running)
+        return running
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Run something that ends with the server."""
@@ -97,16 +97,16 @@ class WorkList:
         """The errand of a job that this server has begun."""
         return next((one for one in self._all if one.job == job), None)
 
-    async def begun(self, errand: RunningWork) -> str:
+    async def begun(self, running: RunningWork) -> str:
         """The id of an errand's job, when there is one. Raises `UnknownJob` if it ended before."""
-        known = self._tasks.start(_wait(errand.progress.job_known), "wait for a job")
+        known = self._tasks.start(_wait(running.progress.job_known), "wait for a job")
         try:
-            await asyncio.wait({known, errand.task}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({known, running.task}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             known.cancel()
-        if errand.job is None:
+        if running.job is None:
             raise UnknownJob("it ended before it had begun")
-        return errand.job
+        return running.job
 
     async def aclose(self) -> None:
         """End everything, or leave it to the brokers that run it."""
@@ -118,9 +118,9 @@ class WorkList:
         await self._tasks.aclose()
 
 
-async def _settled(work: Work, errand: RunningWork) -> ToolAnswer:
+async def _settled(work: Work, running: RunningWork) -> ToolAnswer:
     try:
-        return await work(errand.progress, errand._lead)
+        return await work(running.progress, running._lead)
     except DragomanError as error:
         return of_error(error)
 

@@ -55,11 +55,11 @@ async def serve_lines(
     tasks = TaskOwner("the MCP client on a stream")
     reading, read = anyio.create_memory_object_stream[SessionMessage | Exception](HIGH_WATER)
     write, writing = anyio.create_memory_object_stream[SessionMessage](0)
-    owed = PendingAnswers()
-    lines.on_gone = owed.changed.set
+    pending = PendingAnswers()
+    lines.on_gone = pending.changed.set
     stream = lines.stream
-    feeding = tasks.start(_feed(lines, reading, owed), "read")
-    sending = tasks.start(_send(stream, writing, owed, answered or Counter()), "write")
+    feeding = tasks.start(_feed(lines, reading, pending), "read")
+    sending = tasks.start(_send(stream, writing, pending, answered or Counter()), "write")
     serving = tasks.start(_serve(front, read, write), "serve")
     stopping = tasks.start(_wait(stop), "wait for the signal to stop")
     try:
@@ -90,7 +90,9 @@ async def _end(front: ToolHandlers, tasks: TaskOwner, stream: Stream) -> None:
 
 
 async def _feed(
-    lines: Lines, reading: MemoryObjectSendStream[SessionMessage | Exception], owed: PendingAnswers
+    lines: Lines,
+    reading: MemoryObjectSendStream[SessionMessage | Exception],
+    pending: PendingAnswers,
 ) -> None:
     with reading:
         try:
@@ -102,18 +104,19 @@ async def _feed(
                     if message is None:
                         _refuse(line, lines.stream)
                     else:
-                        owed.received(message)
+                        pending.received(message)
                         await reading.send(message)
             # The SDK gives up what it does as soon as its input ends.
             async with asyncio.timeout(LAST_ANSWERS_TIMEOUT):
-                while owed and not lines.gone:
-                    owed.changed.clear()
-                    for answer in owed.unanswerable():
+                while pending and not lines.gone:
+                    pending.changed.clear()
+                    for answer in pending.unanswerable():
                         await reading.send(answer)
-                    await owed.changed.wait()
+                    await pending.changed.wait()
         except TimeoutError:
             _log.warning(
-                "the input has ended, and answers that took too long are not given: %d", len(owed)
+                "the input has ended, and answers that took too long are not given: %d",
+                len(pending),
             )
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             return
@@ -145,7 +148,7 @@ def _refuse(line: bytes, stream: Stream) -> None:
 async def _send(
     stream: Stream,
     writing: MemoryObjectReceiveStream[SessionMessage],
-    owed: PendingAnswers,
+    pending: PendingAnswers,
     answered: Counter[int | str],
 ) -> None:
     with writing:
@@ -157,7 +160,7 @@ async def _send(
                     await stream.drain()
                 except ConnectionLost:
                     return
-            owed.sent(message)
+            pending.sent(message)
 
 
 def _is_answered(message: SessionMessage, answered: Counter[int | str]) -> bool:

@@ -73,7 +73,7 @@ class ToolHandlers:
         self._cwd = cwd
         self._roots = tuple(roots)
         self._permissions = permissions
-        self.errands = WorkList()
+        self.work_list = WorkList()
         self.server: Server[Any] = Server(
             "dragoman",
             version=__version__,
@@ -85,7 +85,7 @@ class ToolHandlers:
 
     async def aclose(self) -> None:
         """End the work, or leave it to the brokers that run it."""
-        await self.errands.aclose()
+        await self.work_list.aclose()
 
     # -- the protocol
 
@@ -148,7 +148,7 @@ class ToolHandlers:
         self, wanted: tools.Delegate, call: _Call, *, lasting: bool = False
     ) -> RunningWork:
         place = await self._place(call, wanted.workspace)
-        wish = DelegationRequest(
+        request = DelegationRequest(
             role=wanted.role,
             prompt=wanted.prompt,
             workspace=place.cwd,
@@ -162,10 +162,12 @@ class ToolHandlers:
         lineage = self._lineage(place, call)
 
         async def work(progress: Progress, lead: PeerLead) -> ToolAnswer:
-            done = await delegate(wish, place=place, audience=progress, reins=lead, lineage=lineage)
+            done = await delegate(
+                request, place=place, audience=progress, reins=lead, lineage=lineage
+            )
             return answers.of_delegation(done, progress.notices)
 
-        return self.errands.start(work, folder=place.cwd, lasting=lasting)
+        return self.work_list.start(work, folder=place.cwd, lasting=lasting)
 
     async def _ask(
         self, wanted: tools.AskPeer, call: _Call, *, lasting: bool = False
@@ -187,7 +189,7 @@ class ToolHandlers:
             asked = await ask(question, place=place, lineage=lineage, audience=progress, lead=lead)
             return answers.of_asked(asked, progress.notices)
 
-        return self.errands.start(work, folder=place.cwd, peer=wanted.peer, lasting=lasting)
+        return self.work_list.start(work, folder=place.cwd, peer=wanted.peer, lasting=lasting)
 
     async def _start(self, wanted: tools.StartJob, call: _Call) -> ToolAnswer:
         if bool(wanted.role) is bool(wanted.peer):
@@ -200,7 +202,7 @@ class ToolHandlers:
                 session=wanted.session,
                 timeout=wanted.timeout,
             )
-            errand = await self._ask(asked, call, lasting=True)
+            running = await self._ask(asked, call, lasting=True)
         else:
             if wanted.session:
                 raise UsageError("a session is with one peer: give peer instead of role")
@@ -210,35 +212,35 @@ class ToolHandlers:
                 workspace=wanted.workspace,
                 timeout=wanted.timeout,
             )
-            errand = await self._delegate(delegated, call, lasting=True)
+            running = await self._delegate(delegated, call, lasting=True)
         try:
-            job = await self.errands.begun(errand)
+            job = await self.work_list.begun(running)
         except UnknownJob:
             # Nobody could be asked, and its end says why.
-            return await asyncio.shield(errand.task)
+            return await asyncio.shield(running.task)
         except asyncio.CancelledError:
-            errand.stop()
+            running.stop()
             raise
         return answers.of_started(job, wanted.peer or wanted.role)
 
-    async def _wait(self, call: _Call, errand: RunningWork) -> ToolAnswer:
+    async def _wait(self, call: _Call, running: RunningWork) -> ToolAnswer:
         """The end of an errand; until then the client is told how it goes."""
         try:
-            async with self._telling(call, errand.progress):
+            async with self._telling(call, running.progress):
                 # In a task of its own: the SDK cancels a call again and again until it has ended,
                 # and a peer's turn needs time to end in order.
-                return await asyncio.shield(errand.task)
+                return await asyncio.shield(running.task)
         except asyncio.CancelledError:
-            if errand.task.cancelled() and not was_cancelled():
+            if running.task.cancelled() and not was_cancelled():
                 raise UsageError("it was cancelled before a peer had begun to work") from None
-            if not errand.lasting:
-                errand.stop()
+            if not running.lasting:
+                running.stop()
             raise
 
     @asynccontextmanager
     async def _telling(self, call: _Call, progress: Progress) -> AsyncIterator[None]:
         """Tell the client how it goes for as long as the block takes."""
-        teller = self.errands.spawn(call.tell(progress), "tell the progress")
+        teller = self.work_list.spawn(call.tell(progress), "tell the progress")
         try:
             yield
         finally:
@@ -247,26 +249,26 @@ class ToolHandlers:
     # -- jobs
 
     async def _status(self, wanted: tools.JobStatus, call: _Call) -> ToolAnswer:
-        errand = await self._errand(wanted.job, call)
-        if errand is not None:
-            if not errand.task.done():
-                progress = errand.progress
+        running = await self._running(wanted.job, call)
+        if running is not None:
+            if not running.task.done():
+                progress = running.progress
                 return answers.of_running(
-                    wanted.job, progress.line, peer=progress.peer, seconds=errand.seconds
+                    wanted.job, progress.line, peer=progress.peer, seconds=running.seconds
                 )
-            if not errand.task.cancelled():
-                return errand.task.result()
+            if not running.task.cancelled():
+                return running.task.result()
         return await self._found(wanted.job, call)
 
     async def _result(self, wanted: tools.JobResult, call: _Call) -> ToolAnswer:
-        errand = await self._errand(wanted.job, call)
-        if errand is not None and not errand.task.done() and wanted.wait:
-            async with self._telling(call, errand.progress):
-                await asyncio.wait({errand.task}, timeout=wanted.wait)
-        if errand is not None and errand.task.done() and not errand.task.cancelled():
-            return errand.task.result()
+        running = await self._running(wanted.job, call)
+        if running is not None and not running.task.done() and wanted.wait:
+            async with self._telling(call, running.progress):
+                await asyncio.wait({running.task}, timeout=wanted.wait)
+        if running is not None and running.task.done() and not running.task.cancelled():
+            return running.task.result()
         found = await self._found(wanted.job, call)
-        if errand is not None or not wanted.wait or found.data["state"] == "ended":
+        if running is not None or not wanted.wait or found.data["state"] == "ended":
             return found
         # Another process runs it, and nothing is told but that it still does.
         progress = Progress()
@@ -275,18 +277,18 @@ class ToolHandlers:
             return answers.of_job(await wait_for(wanted.job, timeout=wanted.wait))
 
     async def _cancel(self, wanted: tools.CancelJob, call: _Call) -> ToolAnswer:
-        errand = await self._errand(wanted.job, call)
-        if errand is not None:
-            return answers.of_cancelled(wanted.job, errand.stop())
+        running = await self._running(wanted.job, call)
+        if running is not None:
+            return answers.of_cancelled(wanted.job, running.stop())
         await self._found(wanted.job, call)
         return answers.of_cancelled(wanted.job, await cancel_job(wanted.job))
 
-    async def _errand(self, job: str, call: _Call) -> RunningWork | None:
+    async def _running(self, job: str, call: _Call) -> RunningWork | None:
         """What this server does, if the client may see the folder that it works in."""
-        errand = self.errands.find(job)
-        if errand is not None:
-            await self._check(job, errand.folder, call)
-        return errand
+        running = self.work_list.find(job)
+        if running is not None:
+            await self._check(job, running.folder, call)
+        return running
 
     async def _found(self, id: str, call: _Call) -> ToolAnswer:
         """A stored job, if the client may see the folder that it worked in."""
@@ -303,12 +305,12 @@ class ToolHandlers:
 
     async def _explain(self, wanted: tools.Explain, call: _Call) -> ToolAnswer:
         place = await self._place(call, wanted.workspace)
-        wish = DelegationRequest(
+        request = DelegationRequest(
             role=wanted.role, prompt=wanted.role, workspace=place.cwd, tier=wanted.tier or None
         )
         lineage = self._lineage(place, call)
         decision = await asyncio.to_thread(
-            decide_for, wish, place, lineage=lineage, now=time.time()
+            decide_for, request, place, lineage=lineage, now=time.time()
         )
         return answers.of_decision(decision)
 

@@ -131,13 +131,13 @@ class InitOutput:
             if self._format is ListFormat.TEXT:
                 self._line(note)
 
-    def delegating(self, wish: DelegationRequest) -> None:
-        self._head(f'A first piece of work: dragoman delegate {wish.role} "{wish.prompt}"')
+    def delegating(self, request: DelegationRequest) -> None:
+        self._head(f'A first piece of work: dragoman delegate {request.role} "{request.prompt}"')
 
     # -- the end
 
     def ended(
-        self, done: Delegation, wish: DelegationRequest, failure: AttemptReport | None, code: int
+        self, done: Delegation, request: DelegationRequest, failure: AttemptReport | None, code: int
     ) -> None:
         self.done.job, self.done.answered = done.job, done.answered
         if self._format is ListFormat.JSON:
@@ -153,7 +153,7 @@ class InitOutput:
             self._line(f"{done.answered} answered, but none of your agents is in use.", bare=True)
         else:
             self._line(f"It works: {done.answered} answered. Go on with", bare=True)
-            for line in self._next(wish):
+            for line in self._next(request):
                 self._line(line)
 
     def interrupted(self, code: int) -> None:
@@ -196,12 +196,12 @@ class InitOutput:
             lines.append(f"{done.answered} answered in its place.")
         return [*lines, f"To find out more: dragoman run {failure.peer} hello"]
 
-    def _next(self, wish: DelegationRequest) -> list[str]:
+    def _next(self, request: DelegationRequest) -> list[str]:
         peer = self.done.enabled[0] if self.done.enabled else "scout"
         work = "fix the failing test" if self.done.enabled else "where is main defined?"
         return [
             f'dragoman run {peer} "{work}"',
-            f"dragoman explain {wish.role}",
+            f"dragoman explain {request.role}",
             "dragoman mcp install --client claude",
         ]
 
