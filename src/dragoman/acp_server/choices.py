@@ -39,7 +39,7 @@ def peers_in(place: RunContext) -> list[str]:
 
 
 def first_role(place: RunContext) -> str:
-    """The role of a session where nobody has chosen one."""
+    """The default role of a session."""
     roles = place.catalogue.roles
     return FIRST_ROLE if FIRST_ROLE in roles or not roles else roles[0]
 
@@ -89,7 +89,7 @@ class ServerChoices(SessionSettings):
     def _peers(self) -> acp.SessionConfigSelect:
         names = peers_in(self._place)
         if self.peer != AUTO and self.peer not in names:
-            # A session that was taken up goes on with its peer, whoever is enabled meanwhile.
+            # A loaded session keeps its peer, even if that peer is not enabled any more.
             names.append(self.peer)
         choices = [
             acp.SessionConfigSelectOption(

@@ -31,7 +31,7 @@ _KINDS: Final = frozenset(answer.value for answer in Answer if answer is not Ans
 
 
 class ClientRequests:
-    """The client of one session, for its peer to ask."""
+    """Sends a peer's requests to the client of one session."""
 
     def __init__(
         self, session_id: str, side: ClientSide, caught_up: Callable[[], Awaitable[None]]
@@ -55,7 +55,7 @@ class ClientRequests:
             for option in question.options
             if option.kind in _KINDS
         ]
-        # The client shall know the tool call before it is asked about it.
+        # The client must get the tool call before the request about it.
         await self._caught_up()
         chosen = await self.side.permission(_tool_call(question), options)
         if chosen is None:
@@ -118,6 +118,6 @@ def _tool_call(question: Question) -> acp.ToolCallUpdate:
     if isinstance(question.tool_call, acp.ToolCallUpdate):
         if question.tool_call.tool_call_id:
             return question.tool_call
-        # Nobody has told of a call: the client needs a name for it all the same.
+        # No tool call was announced, but the client needs an id for it.
         return replace(question.tool_call, tool_call_id=f"service-{secrets.token_hex(4)}")
     return tool_call_of(question)

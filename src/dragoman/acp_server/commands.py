@@ -31,7 +31,7 @@ COMMANDS: Final = {
 """Ours: the description of each, and what comes behind it."""
 
 EXAMPLE_PROMPT: Final = "what would be decided"
-"""Stands for work that nobody has described yet: a small piece of it."""
+"""A short prompt in place of the real one, which `/explain` does not have."""
 
 
 def available(theirs: Sequence[SlashCommand]) -> list[acp.AvailableCommand]:
@@ -76,7 +76,7 @@ def peers_text(place: RunContext) -> str:
 
 
 def explain_text(place: RunContext, role: str, workspace: Path) -> str:
-    """Who would get a role now. Raises `UnknownRole`."""
+    """Explain which peer routing would choose for a role now. Raises `UnknownRole`."""
     from dragoman.delegation import DelegationRequest, decide_for
     from dragoman.delegation.routing import explain
 

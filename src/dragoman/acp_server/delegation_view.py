@@ -87,7 +87,7 @@ class DelegationView(DelegationListener):
             await asyncio.wait([work])
         except asyncio.CancelledError:
             self._cancel.pull()
-            # Its peer is told to stop, and what it still did is written down.
+            # Let the peer stop and the journal record what it did.
             await finish(asyncio.wait([work], timeout=CANCEL_TIMEOUT))
             raise
         finally:
@@ -120,7 +120,7 @@ class DelegationView(DelegationListener):
         self._on_job(job)
 
     def decided(self, decision: Decision) -> None:
-        # Who was passed over is told at the end; until then it would hide what happens.
+        # Rejected peers are shown at the end; until then they would hide the progress.
         self._lines += explain(structs.replace(decision, passed_over=(), shadow=()))
         self._changed.set()
 

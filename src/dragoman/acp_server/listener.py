@@ -30,13 +30,13 @@ GREETING_TIMEOUT: Final = 10.0
 """Seconds for a client that has connected to ask for something. Editors do it at once."""
 
 MIN_TOKEN_SIZE: Final = 16
-"""Characters of a token that somebody chose himself, at least."""
+"""Minimum length of a token that a user chose."""
 
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def new_token() -> str:
-    """A token that nobody guesses."""
+    """A random token."""
     return secrets.token_urlsafe(32)
 
 
@@ -88,7 +88,7 @@ async def serve_websocket(
 
 
 class OpenConnections:
-    """Serves every client that is let in, up to a number."""
+    """Serves each accepted client, up to `max_clients` at once."""
 
     def __init__(
         self,
@@ -114,16 +114,17 @@ class OpenConnections:
 
 
 def admission(token: str, host: str) -> Callable[[Any], bool]:
-    """Decides who is let in: whoever has the token, and asks for us by a name of ours.
+    """Check the bearer token and the Host header of a request.
 
-    A web page that has made its own name mean this machine comes with that name.
+    The Host header protects against DNS rebinding: a web page whose name resolves to this machine
+    sends its own name.
     """
     wanted = f"Bearer {token}".encode()
     names = LOCAL_NAMES | {host.casefold()}
 
     def admitted(request: Any) -> bool:
         headers = request.headers
-        # More than one of a kind is nobody that we know; then neither counts.
+        # Repeated headers are ambiguous: refuse them.
         given = headers.get_all("Authorization")
         asked = headers.get_all("Host")
         if len(given) != 1 or len(asked) != 1:

@@ -71,14 +71,14 @@ if TYPE_CHECKING:
     from dragoman.store.records import SessionRecord
 
 CLOSE_TIMEOUT: Final = 5.0
-"""Seconds for a peer to be left. A broker takes none; a child of our own is ended by then."""
+"""Seconds to disconnect from a peer. A broker needs none; our own child has ended by then."""
 
 SESSION_TIMEOUT: Final = 2.0
 """Seconds for a peer to close a session. What it says of that changes nothing."""
 
 
 class PeerSession:
-    """A peer that works here. `start` it once, and `aclose` it in any case."""
+    """The connection and conversation with one peer. Call `start` once, and always `aclose`."""
 
     peer: Peer
     opened: OpenedSession
@@ -117,7 +117,7 @@ class PeerSession:
             attended=True,
             ceilings=inherited_ceilings(lineage, place.environ),
         )
-        # Where we were started by a delegation, the peer is told how deep it stands.
+        # If a delegation started us, the peer gets the delegation depth in its environment.
         self._lineage = (
             {**lineage.environment(warm=settings.warm), **environment(self.policy, peer=name)}
             if lineage.depth
@@ -161,13 +161,13 @@ class PeerSession:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be talked to."""
+        """Whether the connection is open."""
         return self.peer.client.connection.failure is None
 
     # -- life
 
     async def start(self) -> None:
-        """Reach the peer and open the session. Raises what that raises."""
+        """Connect to the peer and open the session. Raises the errors of both."""
         self._ready = asyncio.get_running_loop().create_future()
         self._holding = self._tasks.start(self._hold(self._ready), f"hold {self.name}")
         try:
@@ -177,14 +177,14 @@ class PeerSession:
             raise
 
     async def aclose(self, *, close_session: bool = False) -> None:
-        """Leave the peer. Its session stays open where a broker keeps it, unless it is closed."""
+        """Disconnect. A session in a broker stays open unless `close_session` is set."""
         self._closing_session = close_session
         self._leaving.set()
         task = self._holding
         if task is None or task.done():
             return
         if not self._ready.done() or self._ready.cancelled():
-            # It is still starting, and nobody waits for it.
+            # It is still starting, and its caller has given up.
             task.cancel()
         await asyncio.wait([task], timeout=CLOSE_TIMEOUT)
         task.cancel()
@@ -256,7 +256,7 @@ class PeerSession:
         except UnknownSession:
             if self._record is None:
                 raise
-            # The peer has forgotten it. Whoever prompts sees to it that it is told again.
+            # The peer has forgotten it. The caller sends a brief with the next prompt.
             self._record = None
             self.opened = await open_session(peer, replace(wanted, record=None))
         if own.model is not None and self.opened.context != RESTORED:
@@ -270,7 +270,7 @@ class PeerSession:
             self._keeper.opened(self.opened, self._record, name=None, keep_open=True)
 
     async def hold(self) -> None:
-        """Let the peer ask as the policy wants it. Raises `PolicyNotEnforced`."""
+        """Make the peer ask for permission as the policy requires. Raises `PolicyNotEnforced`."""
         gap = await self._enforced.hold(self.conversation, self.view)
         if gap and gap != self._gap:
             self._on_notice(f"{NOT_ENFORCED}: {self.name}: {gap}")
@@ -391,19 +391,19 @@ class PeerSession:
                 self._keeper.began(job, blocks)
             return turn
         terms = job_terms(job, policy=unattended(self.policy, peer=self.name, role=""))
-        # A client that is gone has closed its window: nobody waits for the rest.
+        # If the client disconnects, its window is closed and the turn is not needed any more.
         terms["dragoman"]["stay"] = False
         turn = self._turn = self.conversation.prompt(blocks, meta=terms)  # type: ignore[call-arg]
         turn.max_text_size = ANSWER_SIZE
         return turn
 
     def _stop(self) -> None:
-        """Somebody elsewhere has cancelled the job that runs here."""
+        """Cancel the running turn: another process cancelled its job."""
         if self._turn is not None:
             self._turn.cancel()
 
     def judged(self, result: Result) -> Result:
-        """What really became of a turn."""
+        """Correct the result by the quirks of the peer, and record it."""
         result = judge(blame(result) if self._warm else result, self._launch.quirks)
         if self._keeper is not None:
             self._keeper.ended(result)

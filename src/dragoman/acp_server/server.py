@@ -57,23 +57,23 @@ log: Final = logging.getLogger("dragoman.acp_server")
 NAME: Final = "dragoman"
 
 CLOSE_TIMEOUT: Final = 10.0
-"""Seconds for all peers to be left when a client has gone."""
+"""Seconds to disconnect from all peers after a client has disconnected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerContext:
-    """What all clients of one server find."""
+    """What all clients of one server share: environment, defaults, settings."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     peer: str = AUTO
-    """Who works in a new session, until its client chooses somebody."""
+    """The peer of a new session, until the client chooses another."""
     role: str | None = None
     flags: Mapping[str, object] = field(default_factory=dict)
     """Settings by their dotted keys, over those of the files."""
     max_line_size: int = DEFAULT_MAX_LINE_SIZE
 
     def load_context(self, cwd: Path) -> RunContext:
-        """The settings and peers that count in a folder."""
+        """The settings and peers of a directory."""
         return load_context(cwd, environ=self.environ, flags=self.flags)
 
     def check(self, cwd: Path) -> None:
@@ -90,7 +90,7 @@ class ServerContext:
 
 
 def refused(handler: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """The same handler, with its errors as the protocol's."""
+    """Wrap a handler: its errors become errors of the protocol."""
 
     @functools.wraps(handler)
     async def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -105,7 +105,7 @@ def refused(handler: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
 
 
 class _Server(Server):
-    """Knows whether its client has said anything yet."""
+    """An agent server that knows whether its client has sent a request yet."""
 
     def __init__(self, agent: Agent) -> None:
         super().__init__(agent)
@@ -130,7 +130,7 @@ class AcpServer:
     ) -> ConnectionLost:
         """Serve the client until it has gone; returns why its connection ended.
 
-        A client that asks for nothing within `greeting_timeout` seconds is sent away.
+        A client that sends no request within `greeting_timeout` seconds is disconnected.
         """
         settings = ConnectionSettings(
             max_line_size=self._front.max_line_size,
@@ -300,7 +300,7 @@ class AcpServer:
 
 
 def _check(session: Session) -> None:
-    """Refuse a session that nobody could work in, before anything is stored of it."""
+    """Refuse a session whose directories do not exist, before anything is stored."""
     for folder in session.roots:
         # Unlike the path's own method, it takes what the system refuses to look at for none.
         if not os.path.isdir(folder):

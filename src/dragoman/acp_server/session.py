@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.acp_server")
 
 MAX_NOTICES: Final = 20
-"""Things to say that wait for the next turn."""
+"""Notices that wait for the next turn."""
 
 
 class EditorSession:
@@ -93,7 +93,7 @@ class EditorSession:
     # -- life
 
     async def restore(self, kept: StoredConversation, *, replay: Turn | None = None) -> None:
-        """Take up a stored session; with `replay`, tell the client what was said in it."""
+        """Load a stored session; with `replay`, send its history to the client."""
         self._threads = dict(kept.threads)
         self.titled = kept.record.title is not None
         self.choices.peer = kept.peer or self.choices.peer
@@ -121,7 +121,7 @@ class EditorSession:
                 log.warning("%s is not there yet: %s", self.peer, error)
 
     async def aclose(self, *, close_session: bool = False) -> None:
-        """Leave whoever works here."""
+        """Disconnect from the peer."""
         worker, self._worker = self._worker, None
         self.updates.follow(None)
         self.choices.show(None)
@@ -129,13 +129,13 @@ class EditorSession:
             await worker.aclose(close_session=close_session)
 
     def announce(self) -> None:
-        """Tell the commands behind the answer that opens the session."""
+        """Send the slash commands after the response that opens the session."""
         self.updates.soon(self.updates.commands)
 
     # -- choosing
 
     async def choose_peer(self, name: str) -> None:
-        """Let somebody else work. If that fails, everything stays as it was."""
+        """Switch to another peer. If that fails, nothing changes."""
         before = self.peer
         if name == before and (name == AUTO or self._worker is not None):
             return
@@ -170,7 +170,7 @@ class EditorSession:
         await (await self.worker()).set_option(theirs(option_id), value)
 
     async def worker(self) -> PeerSession:
-        """Whoever was chosen, at work here."""
+        """The session with the chosen peer; connect to it if needed."""
         async with self._lock:
             name = self.peer
             if name == AUTO:
@@ -222,7 +222,7 @@ class EditorSession:
     def _happened(self, event: model.Event) -> None:
         worker = self._worker
         if worker is None or event.session != worker.conversation.id:
-            # A session that is just being opened: the client is told of it as a whole.
+            # A session that is being opened: the client gets its state as a whole afterwards.
             return
         if isinstance(event, model.SessionChanged) and isinstance(event.title, str):
             self.titled = True
@@ -247,7 +247,7 @@ class EditorSession:
             if self.peer == AUTO:
                 return await self._delegate(turn, self.choices.role, turn.text, blocks)
         except UsageError as error:
-            # Nobody was asked, and whoever wanted it shall not take that for a success.
+            # No peer was prompted: the answer must not look like a success.
             await turn.say(f"{error}\n")
             return acp.StopReason.REFUSAL
         return await self._turn(turn, blocks, is_command=command is not None)
@@ -299,7 +299,7 @@ class EditorSession:
     async def _delegate(
         self, turn: Turn, role: str, text: str, blocks: Sequence[Block]
     ) -> acp.StopReason | None:
-        """Let the router choose somebody for one piece of work."""
+        """Delegate one prompt to the peer that routing chooses."""
         from dragoman.acp_server.delegation_view import DelegationView
         from dragoman.delegation import DelegationRequest
 
@@ -345,7 +345,7 @@ class EditorSession:
         return None
 
     def _tell_folders(self) -> None:
-        """Say once that a delegation works in one folder: whoever is chosen may know no others."""
+        """Notice, once, that a delegation uses only the working directory of the session."""
         others = self.session.additional_directories
         if others and not self._told_folders:
             self._told_folders = True

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dragoman.store.store import Store
 
 DOOR: Final = "dragoman"
-"""Stands where a peer has its name: whoever works in the session is in its notes."""
+"""The peer name of these records. The real peer of a session is in its notes."""
 
 CHOICE: Final = "door-choice"
 THREAD: Final = "door-thread"
@@ -65,7 +65,7 @@ class StoredConversation:
 
     record: SessionRecord
     peer: str | None = None
-    """Who was chosen; None if nobody was."""
+    """The chosen peer; None if no choice was stored."""
     role: str | None = None
     threads: dict[str, str] = field(default_factory=dict)
     """The keys of the stored sessions that go on in this one, by their peers."""
@@ -73,7 +73,8 @@ class StoredConversation:
 
 
 class SessionStore:
-    """Stored sessions. A store that cannot be used is told once, and sessions then end with us."""
+    """Reads and writes stored sessions. If the store fails, it is reported once; sessions are then
+    lost when the process ends."""
 
     def __init__(
         self, paths: Paths, *, on_trouble: Callable[[str], None], credentials: Iterable[str] = ()
@@ -100,20 +101,20 @@ class SessionStore:
         self._write(lambda store: store.create_session(record))
 
     def choose(self, id: str, *, peer: str, role: str) -> None:
-        """Somebody was chosen."""
+        """Store the chosen peer and role."""
         self._note(id, CHOICE, {"peer": peer, "role": role})
 
     def thread(self, id: str, *, peer: str, key: str) -> None:
-        """A stored session of a peer goes on in this one."""
+        """Store which session of a peer belongs to this one."""
         self._note(id, THREAD, {"peer": peer, "session": key})
 
     def turn(self, id: str, *, job: str, peer: str, prompt: str, title: str | None = None) -> None:
-        """A turn begins."""
+        """Store the start of a turn."""
         told = {"job": job, "peer": peer, "prompt": prompt[:MAX_KEPT_TEXT]}
         self._note(id, TURN, told, title=title)
 
     def answer(self, id: str, *, job: str, said: str) -> None:
-        """We have answered a turn ourselves."""
+        """Store the answer of a delegation or command."""
         self._note(id, ANSWER, {"job": job, "said": said[-MAX_KEPT_TEXT:]})
 
     def title(self, id: str, title: str | None) -> None:
@@ -124,7 +125,7 @@ class SessionStore:
         self._write(lambda store: store.update_session(id, closed_at=time.time()))
 
     def delete(self, id: str) -> None:
-        """Forget a session, and what its peers have said in it. One that is not there is none."""
+        """Delete a session and the stored sessions of its peers. An unknown id is ignored."""
         kept = self._read(id)
         if kept is None:
             return
@@ -153,7 +154,7 @@ class SessionStore:
                     self._on_trouble(f"{store.path}: {store.replaced}")
                 write(store)
         except UnknownSession:
-            # Somebody has deleted it meanwhile: it goes on unstored.
+            # Another process has deleted it: the session goes on unstored.
             return
         except StoreError as error:
             if not self._told:
@@ -163,10 +164,10 @@ class SessionStore:
     # -- reading
 
     def sessions(self, cwd: Path | None) -> list[SessionRecord]:
-        """Sessions that can be loaded, those of a folder or all, the one used last first.
+        """Sessions that can be loaded, of one directory or all, the last used first.
 
-        Those of peers that only go on in one of ours are not told apart from it, and those that
-        were closed by whoever began them, such as a delegation, are over.
+        Left out are sessions of peers that are part of one of ours, and closed sessions of peers,
+        such as those of a delegation.
         """
         with open_store(read_only=True, paths=self._paths) as store:
             root = None if cwd is None else str(root_of(cwd))
@@ -209,7 +210,7 @@ class SessionStore:
             kept = StoredConversation(record=record)
             turns: dict[str, StoredTurnNote] = {}
             if record.peer != DOOR:
-                # A peer began it. From now on we may add to it, and may change who works in it.
+                # A peer began it. From now on turns of ours and of other peers may be added.
                 kept.peer, kept.threads = record.peer, {record.peer: record.key}
                 for job in reversed(store.jobs(session_key=id, limit=-1)):
                     if job.started_at is not None:

@@ -40,8 +40,7 @@ TOLD_TIMEOUT: Final = 10.0
 this only bounds what a client that does not read can hold up."""
 
 MAX_LATER: Final = 4096
-"""Events outside of turns that wait to be told; older ones of a client that reads too slowly are
-not."""
+"""Queued events outside of turns. If a client reads too slowly, further ones are dropped."""
 
 _UPDATE: Final = acp.SESSION_UPDATE.name
 
@@ -49,10 +48,10 @@ MERGED: Final = frozenset(
     f"{_UPDATE}:{kind}"
     for kind in ("available_commands_update", "config_option_update", "current_mode_update")
 )
-"""Updates of a peer that are told together with what is ours."""
+"""Updates of a peer that are merged with ours."""
 
 UNTOLD: Final = frozenset({*MERGED, f"{_UPDATE}:user_message_chunk"})
-"""Updates that are not passed on as they came. What the user said, the client knows best."""
+"""Updates that are not forwarded unchanged. The client already has the user's messages."""
 
 
 class _Params(Struct):
@@ -64,7 +63,7 @@ _decode = msgspec.json.Decoder(_Params).decode
 
 
 class UpdateSender:
-    """Tells one client of one session."""
+    """Sends the updates of one session to its client."""
 
     def __init__(
         self,
@@ -83,7 +82,7 @@ class UpdateSender:
         self._replayed = Unannounced(side.capabilities, stored)
 
     def follow(self, conversation: Conversation | None) -> None:
-        """Tell of this conversation from now on."""
+        """Send the events of this conversation from now on."""
         self._bridged = None
         if conversation is not None:
             speaker = AcpTranslator(
@@ -100,18 +99,18 @@ class UpdateSender:
             await waiting
 
     async def choices(self) -> None:
-        """Tell what can be chosen now."""
+        """Send the current mode and config options."""
         modes = self._session.mode_state()
         if modes is not None:
             await self.update(acp.CurrentModeUpdate(current_mode_id=modes.current_mode_id))
         await self.update(acp.ConfigOptionUpdate(config_options=self._session.config_options()))
 
     async def commands(self) -> None:
-        """Tell which slash commands there are now."""
+        """Send the current slash commands."""
         await self.update(acp.AvailableCommandsUpdate(available_commands=self._commands()))
 
     def soon(self, *told: Callable[[], object]) -> None:
-        """Tell something behind whatever is being answered right now."""
+        """Send updates after the response that is being made now."""
         connection = self._server.connection
 
         async def tell() -> None:
@@ -127,7 +126,7 @@ class UpdateSender:
     async def turn(
         self, running: ConversationTurn, taken: Callable[[model.Event], None]
     ) -> model.TurnEnded | None:
-        """Tell what happens in a turn, to its end, also after the client cancelled."""
+        """Send the events of a turn until it ends, also after the client cancelled."""
         bridged = self._bridged
         assert bridged is not None
         bridged.turning, bridged.running = True, running
@@ -138,7 +137,7 @@ class UpdateSender:
             self._tell_later(bridged)
 
     def happened(self, event: model.Event) -> None:
-        """An event of the peer, at once and in order; those of turns are told by `turn`."""
+        """Queue an event outside of a turn; `turn` sends the events of turns."""
         bridged = self._bridged
         if bridged is None or event.replay or bridged.conversation.turn is not None:
             return
@@ -183,7 +182,7 @@ class UpdateSender:
                 await self.update(update)
 
     async def _pass_on(self, bridged: GatewaySession, event: model.Event) -> None:
-        """The update as the peer sent it. One line may be several events, and is told once."""
+        """Forward the update as the peer sent it, once for all events of its line."""
         raw = event.raw
         if raw is None or raw is bridged.last_raw or not event.native.startswith(_UPDATE):
             return
@@ -210,7 +209,7 @@ class UpdateSender:
     # -- what was stored
 
     async def replay(self, line: bytes, events: Sequence[model.Event]) -> None:
-        """Tell a stored update of a peer again; `events` is what it says."""
+        """Send a stored update of a peer again; `events` are its events."""
         if not events or any(
             event.native in UNTOLD
             or (isinstance(event, model.MessageDelta) and event.role is Role.USER)
