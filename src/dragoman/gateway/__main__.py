@@ -88,7 +88,7 @@ async def run(arguments: argparse.Namespace) -> None:
             host, port = address_of(arguments.websocket)
             listener = await gateway.serve_websocket(host, port)
         try:
-            # On stderr: stdout is for agents, and whoever started us may wait for this line.
+            # On stderr: stdout is for the protocol, and the parent process may wait for this line.
             sys.stderr.write(f"listening on {listener.address}\n")
             sys.stderr.flush()
             await peer.client.connection.wait_ended()
@@ -108,10 +108,10 @@ def _connected(
         workspace=arguments.workspace,
         dialect=arguments.dialect,
         inherit=arguments.inherit,
-        # The bridge decides nothing: files that a client does not serve are served here.
+        # The gateway decides nothing: files that a client does not serve are served here.
         guard=approve_all,
         terminals=client is not None and client.terminal,
-        # Who really answers is known by the bridge, as soon as there is one.
+        # A placeholder: the gateway installs the real callback.
         inquire=None if asks is None else lambda inquiry: DECLINED,
         visits=asks is not None and (client is None or asks.url is not None),
     )

@@ -80,7 +80,7 @@ def hello(raw: Raw, client: acp.ClientCapabilities) -> Any:
 
 
 def question(params: Raw) -> Any:
-    """A question for permission, without options of a kind that nobody could show."""
+    """A permission request without options of an unknown kind."""
     try:
         if all(option.kind in _KINDS for option in _question(params).options):
             return params

@@ -48,7 +48,7 @@ _ALWAYS: Final = frozenset({acp.SESSION_CLOSE.name})
 _decode_options: Final = decoder(acp.RequestPermissionRequest)
 
 Then = Callable[[Raw], Any]
-"""What becomes of the result of a request before it is passed on."""
+"""Changes the result of a request before it is forwarded."""
 
 
 class Passthrough:
@@ -174,7 +174,7 @@ class PassthroughSession:
         self._capabilities: acp.ClientCapabilities | None = None
         self._served: dict[str, bool] = {}
         self._known_handlers: dict[str, Callable[[Request], Any]] = {}
-        """Where requests go, by the methods that the peer has and that were asked for before."""
+        """The handler of each method that was called before and that the peer supports."""
         self._held_up = False
         self._requests: dict[str, Callable[[Request], Any]] = {
             acp.INITIALIZE.name: self._initialize,
@@ -246,7 +246,7 @@ class PassthroughSession:
         return acp_filter.hello(self.upstream.client.hello, self._capabilities)
 
     def _handler_of(self, method: str) -> Callable[[Request], Any]:
-        """Where requests of a method go, if the peer said that it has it."""
+        """The handler of a method. Refuses a method that the peer did not announce."""
         known = acp.method_table().request(method)
         gate = None if known is None else known.gate
         agent = self.upstream.client.agent.agent_capabilities
@@ -404,7 +404,7 @@ class PassthroughSession:
         return LATER
 
     def _pass(self, request: Request, session_id: str) -> Passthrough:
-        """From now on a session is the client's."""
+        """Register a session of the client."""
         cwd, *others = _folders(request.params)
         session = self.upstream.client.shelter(session_id, cwd, others)
         passage = self._passages[session_id] = Passthrough(self, session)
@@ -494,7 +494,7 @@ def _no_such_session() -> RemoteError:
 
 
 def _folders(params: Raw) -> list[Path]:
-    """The folders of a session that is being opened, the working folder first."""
+    """The directories of a session that is being opened, the working directory first."""
     try:
         wanted = acp.decode(params, acp.NewSessionRequest)
     except msgspec.ValidationError:
@@ -520,4 +520,4 @@ _DECLINED: Final[dict[str, Callable[[Request], Any]]] = {
     _PERMISSION: _rejected,
     _ELICIT: _declined,
 }
-"""How questions to a user are answered where nobody can be asked."""
+"""How requests to the user are answered if the client cannot be asked."""

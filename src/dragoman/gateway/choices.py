@@ -56,7 +56,7 @@ class Choices(SessionSettings):
         options: list[acp.SessionConfigOption] = [_option(each) for each in self._view.options]
         model = self._view.model
         if model is not None and not any(map(_is_model, options)):
-            # What is in use is told, also where nothing else can be chosen.
+            # Show the model in use, also if no other can be chosen.
             only = acp.SessionConfigSelectOption(value=model, name=model)
             options.append(
                 acp.SessionConfigSelect(

@@ -18,12 +18,12 @@ from dragoman.transports.base import Receiver, Stream
 from dragoman.wire import messages
 
 GREETING_TIMEOUT: Final = 2.0
-"""How long a client may take for its first line. Editors send it at once; whoever tries the program
-by hand is not kept waiting for what it has to say."""
+"""Seconds to wait for the first line. Editors send it at once; a person who tries the program by
+hand should not have to wait for its output."""
 
 
 class ClientOffer(Stream):
-    """A stream whose beginning somebody has read already."""
+    """A stream whose first bytes were read early and are delivered again."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream

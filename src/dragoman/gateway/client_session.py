@@ -59,7 +59,7 @@ LAST_WORDS_TIMEOUT: Final = 5.0
 """How long the answers to running prompts may take after the peer has gone."""
 
 MAX_LISTED: Final = 10_000
-"""Sessions that a client is told about in one list."""
+"""Maximum number of sessions in one list."""
 
 _UPDATE: Final = acp.SESSION_UPDATE.name
 
@@ -87,21 +87,21 @@ class GatewaySession:
         self.turning = False
         """Whether events of a turn are still on their way to the client."""
         self.later: list[model.Event] = []
-        """What happened outside of a turn and is not told yet."""
+        """Events outside of a turn that are not sent yet."""
         self.telling = False
         self.asked: dict[str, asyncio.Event] = {}
-        """Set when the client has been told of everything before a question."""
+        """Set when the client has got every event before a permission request."""
         self.told: set[str] = set()
-        """Questions that were asked before their events were taken: there was nothing to tell."""
+        """Requests that were sent before their events were taken: nothing had to be sent first."""
         self.running: ConversationTurn | None = None
         self.taken = 0
-        """Events of turns that the client is being told of, or knows."""
+        """Number of turn events that were sent or are being sent."""
         self.known = 0
-        """Those of them that it knows."""
+        """Number of turn events that were sent."""
         self.behind: list[tuple[int, asyncio.Event]] = []
-        """Who waits until the client knows so many."""
+        """Waiters, each with the number of sent events it waits for."""
         self.held_up = False
-        """Whether the client does not keep up, so that an event is taken and not told yet."""
+        """Whether the client reads too slowly, so that an event is taken and not sent yet."""
         self.last_raw: bytes | None = None
         self._strange = frozenset(
             native
@@ -116,7 +116,7 @@ class GatewaySession:
         return event.native not in self._strange
 
     def knows(self) -> None:
-        """The client has been told of one more event of a turn."""
+        """Count one more event of a turn as sent."""
         self.known += 1
         if self.behind:
             for number, caught_up in self.behind:
@@ -130,9 +130,9 @@ class GatewaySession:
         tell: Callable[[model.Event], Awaitable[None]],
         taken: Callable[[model.Event], None] | None = None,
     ) -> model.TurnEnded | None:
-        """Tell the client what happens in a turn, to its end, also after the client cancelled.
+        """Send the events of a turn until it ends, also after the client cancelled.
 
-        `taken` is called once for each event, before it is told.
+        `taken` is called once for each event, before it is sent.
         """
         cancelled: asyncio.CancelledError | None = None
         ended: model.TurnEnded | None = None
@@ -184,7 +184,7 @@ class GatewaySession:
 def refusing(
     handler: Callable[P, Awaitable[T]],
 ) -> Callable[P, Awaitable[T]]:
-    """The same handler, with its errors as the protocol's."""
+    """Wrap a handler: its errors become errors of the protocol."""
 
     @functools.wraps(handler)
     async def refused(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -237,7 +237,7 @@ class ClientSession:
                 await through.aclose()
 
     async def _end_with_peer(self, connection: Connection) -> None:
-        """A bridge without a far side is of no use: answer what is open, and end."""
+        """When the peer is gone, answer the open requests and close the connection."""
         await self._peer.client.connection.wait_ended()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_TIMEOUT):
@@ -273,7 +273,7 @@ class ClientSession:
         agent.close_session(refusing(self._close))
         agent.set_mode(refusing(self._set_mode))
         agent.set_option(refusing(self._set_option))
-        # What a dialect cannot tell is offered: the peer refuses what it cannot do.
+        # Unknown capabilities are offered: the peer refuses what it cannot do.
         if can.load is not False:
             agent.load_session(refusing(self._load))
         if can.resume is not False:
@@ -423,7 +423,7 @@ class ClientSession:
             self._tell_later(bridged)
 
     def _tell_later(self, bridged: GatewaySession) -> None:
-        """Tell what happened outside of turns, behind whatever is being answered right now."""
+        """Send the events outside of turns, after the response that is being made now."""
         connection = self._server.connection
         if bridged.later and not bridged.telling and connection.failure is None:
             bridged.telling = True
@@ -439,11 +439,11 @@ class ClientSession:
             bridged.telling = False
 
     async def _tell(self, bridged: GatewaySession, event: model.Event) -> None:
-        """Tell the client of one event, in its own words if it speaks the client's language."""
+        """Send one event; forward the peer's own message if both speak ACP."""
         speech = self._server.speech
         raw = event.raw
         if self._forwards and type(speech) is AcpSpeech and bridged.takes(event):
-            # One line may be several events, and is told once.
+            # One line may be several events, and is sent once.
             if raw is not None and raw is not bridged.last_raw:
                 bridged.last_raw = raw
                 if event.native.startswith(_UPDATE):
@@ -461,7 +461,7 @@ class ClientSession:
                 bridged.question(event.request_id).set()
 
     async def _hold_up(self, bridged: GatewaySession) -> None:
-        """Wait for a client that does not keep up. What is told next is still untold then."""
+        """Wait for a client that reads too slowly. The current event is not sent yet."""
         bridged.held_up = True
         try:
             await self._server.connection.drain()
@@ -533,7 +533,7 @@ class ClientSession:
         if self._is_next(bridged, question):
             bridged.told.add(question.request_id)
         elif question.request_id and bridged.turning:
-            # The client shall know the tool call before it is asked about it.
+            # The client must get the tool call before the request about it.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TOLD_TIMEOUT):
                     await bridged.question(question.request_id).wait()
@@ -548,8 +548,8 @@ class ClientSession:
         return Chosen(chosen.option_id, Answer(str(offered[chosen.option_id].kind)))
 
     def _is_next(self, bridged: GatewaySession, question: Question) -> bool:
-        """Whether the client knows everything that came before a question. The question itself
-        tells of its tool call, if the peer speaks the client's language."""
+        """Whether the client has got every event before a permission request. If both speak ACP,
+        the request itself contains the tool call."""
         if not self._forwards or bridged.running is None or bridged.held_up:
             return False
         line: bytes | None = None

@@ -43,8 +43,8 @@ async def serve(
 
 
 class Gateway:
-    """Serves a peer. From now on its permissions are decided by its clients, who also serve what
-    they can of what it asks for: files, terminals, answers of the user.
+    """Serves a peer. Its clients decide permissions and serve its other requests, as far as they
+    can: files, terminals, answers of the user.
 
     With `raw`, updates that had to be translated carry the peer's own message in their `_meta`.
     """
@@ -69,7 +69,7 @@ class Gateway:
         if isinstance(peer.client, AcpClient):
             peer.client.serve_with(self.services.serve)
             if self._before is None:
-                # Whoever watches wants events, and lines that pass through make none.
+                # An observer needs events, and forwarded lines are not decoded into any.
                 self._upstream = Upstream(peer.client)
 
     async def serve(self, stream: Stream) -> ConnectionLost:
@@ -101,7 +101,7 @@ class Gateway:
                 self._early.clear()
 
     def adopt(self, session_id: str, client: ClientSession) -> None:
-        """A session has its client."""
+        """Set the client of a session and deliver the events kept for it."""
         self._clients[session_id] = client
         early, self._early = self._early, []
         for event in early:
@@ -128,7 +128,7 @@ class Gateway:
 
     async def _decide(self, question: Question) -> Decision:
         client = self._clients.get(question.session_id)
-        # A question about a session that nobody has open can be allowed by nobody.
+        # No client has the session open, so no user can allow it.
         return Answer.REJECT_ONCE if client is None else await client.decide(question)
 
 

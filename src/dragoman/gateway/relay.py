@@ -33,7 +33,7 @@ HERE: Final = object()
 
 MAX_EARLY: Final = 4096
 MAX_EARLY_SIZE: Final = 16 * 1024 * 1024
-"""What is kept of sessions whose id is not known yet: some agents talk before they answer."""
+"""Limits for updates of sessions whose id is not known yet: some agents send before they answer."""
 
 
 PLAIN_COLONS: Final = 2
@@ -41,7 +41,7 @@ PLAIN_COLONS: Final = 2
 
 
 class SessionRef(Struct):
-    """The one member by which everything finds its way."""
+    """The one field that is read to route a message."""
 
     sessionId: str | None = None
 
@@ -58,7 +58,7 @@ def session_of(params: Raw) -> str | None:
 
 
 class Route(Protocol):
-    """Who has a session. Called by the pump, in the order of the wire; must not wait."""
+    """The owner of a session. Called by the read loop in wire order; must not block."""
 
     def update(self, notification: Notification) -> None:
         """An update of the session."""
@@ -68,14 +68,14 @@ class Route(Protocol):
 
 
 class ForwardedRequest(Protocol):
-    """A question of the agent that somebody else was asked."""
+    """A request of the agent that was forwarded."""
 
     def give_up(self, error: DragomanError) -> None:
-        """The agent wants no answer any more."""
+        """The agent cancelled the request."""
 
 
 class Upstream:
-    """Takes over what comes from an agent. What belongs to no route goes on to its client."""
+    """Receives all messages of an agent. Those without a route go to its own client."""
 
     def __init__(self, client: AcpClient) -> None:
         self.client = client
@@ -88,15 +88,15 @@ class Upstream:
         self._early: list[tuple[str, Notification]] = []
         self._early_size = 0
         self.asked: dict[Id, ForwardedRequest] = {}
-        """Questions of the agent that somebody else was asked, by the agent's own ids."""
+        """Forwarded requests of the agent, by the agent's ids."""
         self.pages: dict[str, Connection] = {}
-        """Whose user was sent to a page, until he is done there."""
+        """The client whose user opened a page, until the page is completed."""
         client.relay_with(self._take_over)
-        # An answer to somebody else's request is no event here.
+        # A response to a forwarded request is not an event of the agent's own client.
         self._on_answer, self.connection.on_answer = self.connection.on_answer, None
 
     def tell_answers(self) -> None:
-        """Somebody wants the events of the agent's own client, which answers are among."""
+        """Report responses again: the events of the agent's own client are needed."""
         self.connection.on_answer = self._on_answer
 
     def _take_over(self, handlers: Handlers) -> Handlers:
@@ -106,7 +106,7 @@ class Upstream:
     # -- whose session it is
 
     def open(self, method: str, params: Any, settle: Settle) -> Call:
-        """Send a request whose answer tells the id of a session. Updates that come before are kept
+        """Send a request whose response has the id of a session. Updates that come before are kept
         until `settle` has returned, which is the time to `route` them."""
         self._opening += 1
 
@@ -125,7 +125,7 @@ class Upstream:
             raise
 
     def route(self, session_id: str, route: Route) -> None:
-        """A session has its owner, who gets what came for it before."""
+        """Set the owner of a session and deliver the updates kept for it."""
         self._routes[session_id] = route
         self._usual = None
         early, self._early = self._early, []
@@ -177,7 +177,7 @@ class Upstream:
         self._handlers.notification(notification)
 
     def note_page(self, request: Request, result: Raw, connection: Connection) -> None:
-        """Remember whose user was sent to a page, if that is what he answered to."""
+        """Remember the client whose user accepted to open a page."""
         with contextlib.suppress(msgspec.ValidationError):
             asked = acp.ELICITATION_CREATE.decode_params(request.params)
             reply = acp.ELICITATION_CREATE.decode_result(result)
@@ -185,7 +185,7 @@ class Upstream:
                 self.pages[asked.elicitation_id] = connection
 
     def left(self, connection: Connection) -> None:
-        """Nobody is there any more to be told that a page is done."""
+        """Forget the pages of a client that has disconnected."""
         if connection in self.pages.values():
             self.pages = {id: each for id, each in self.pages.items() if each is not connection}
 

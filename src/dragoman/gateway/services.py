@@ -31,17 +31,17 @@ log: Final = logging.getLogger("dragoman.gateway")
 
 
 class Services:
-    """Serves a peer through the clients of a bridge. `link_of` finds the client of a session."""
+    """Serves a peer through the clients of a gateway. `client_of` finds the client of a session."""
 
     def __init__(self, client_of: Callable[[str], ClientSession | None]) -> None:
         self._client_of = client_of
         self._pages: dict[str, ClientSession] = {}
-        """Whose user was sent to a page, until he is done there."""
+        """The client whose user opened a page, until the page is completed."""
 
     # -- files and terminals
 
     def serve(self, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
-        """Let the client serve a request; None if it cannot, or if the session is nobody's."""
+        """Let the client serve a request; None if it cannot, or if no client has the session."""
         client = self._client_of(params.session_id)
         method = acp.method_table().request(name)
         if client is None or method is None or method.gate is None:
@@ -74,7 +74,7 @@ class Services:
         request = request_of(inquiry, inquiry.session_id)
         if request is None:
             return DECLINED
-        # The user shall know what was said before he is asked about it.
+        # The client must get the events before the question about them.
         await client.caught_up(inquiry.session_id)
         try:
             reply = reply_of(await side.ask(acp.ELICITATION_CREATE, request))
@@ -101,7 +101,7 @@ def request_of(
     inquiry: Inquiry, session_id: str | None
 ) -> acp.ElicitationForm | acp.ElicitationUrl | None:
     """The question in the words of ACP; None for a form that it has no words for. `session_id` is
-    what whoever is asked calls the session."""
+    the client's id of the session."""
     native = inquiry.native
     if isinstance(native, acp.ElicitationForm | acp.ElicitationUrl):
         return native if native.session_id == session_id else replace(native, session_id=session_id)
@@ -122,7 +122,7 @@ def request_of(
 
 def tool_call_of(question: Question) -> acp.ToolCallUpdate:
     """The tool call of a question as a client of ACP is asked about it, with everything by which it
-    can be judged. The changes of files are in the tool call that was told before."""
+    can be judged. File changes are in the tool call that was sent before."""
     call = question.tool_call
     if isinstance(call, acp.ToolCallUpdate):
         return call
