@@ -25,7 +25,7 @@ MAX_TEXT_SIZE: Final = 100_000
 """Characters of what a peer said. More would fill the context of the model that asked."""
 
 NOT_ASKED: Final = "not_asked"
-"""The outcome where nobody was asked."""
+"""The outcome if no peer was prompted."""
 
 NOT_IN_ITS_PLACE: Final = (
     "Do not answer in the peer's place, and do not present work of your own as the peer's. "
@@ -94,7 +94,7 @@ def _told(
 
 
 def of_started(job: str, who: str) -> ToolAnswer:
-    """Work that has begun, and that nobody waits for."""
+    """A job that was started and runs in the background."""
     return ToolAnswer(
         f"Started as job {job} ({who}). It is not done: job_result has the answer later.",
         {"ok": False, "outcome": "running", "job": job, "text": ""},
@@ -175,7 +175,7 @@ def of_peers(rows: Sequence[PeerStatus]) -> ToolAnswer:
 
 
 def of_decision(decision: Decision) -> ToolAnswer:
-    """Who would be asked."""
+    """The routing decision, with its reasons."""
     import msgspec
 
     from dragoman.delegation.routing import explain

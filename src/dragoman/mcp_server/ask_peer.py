@@ -79,14 +79,14 @@ class PeerQuestion:
 
 
 class PeerLead(CancelHandle):
-    """Reins that can also be dropped: the turn then goes on in its broker, without us."""
+    """A cancel handle that can also leave a running turn to its broker."""
 
     def __init__(self) -> None:
         super().__init__()
         self._peer: Peer | None = None
 
     def reached(self, peer: Peer | None) -> None:
-        """This peer is asked, and a broker is between; None if none is."""
+        """Set the peer that runs in a broker; None if there is no broker."""
         self._peer = peer
 
     async def drop(self) -> bool:
@@ -154,7 +154,7 @@ class _Asking:
         self._place = place
         self._audience = audience
         self._lead = lead
-        # Read before anything is asked: an answer shall not be lost because of a broken file.
+        # Read before the prompt: a broken file must not lose an answer.
         self._prices = read_prices(place.paths.config)
         self._job = new_job_id()
         self._lineage = lineage.child(self._job)
@@ -179,7 +179,7 @@ class _Asking:
     # -- opening
 
     def enforce(self, launch: LaunchSpec) -> LaunchSpec:
-        """The way to the peer on which it keeps to the policy. Raises `PolicyNotEnforced`."""
+        """The launch spec with which the peer obeys the policy. Raises `PolicyNotEnforced`."""
         own = self._place.config.settings.for_peer(self._question.peer)
         self._enforced = enforce(
             launch,

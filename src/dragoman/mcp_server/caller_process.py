@@ -22,7 +22,7 @@ LOOPBACK: Final = ("0100007F", "0000000000000000FFFF00000100007F")
 
 def caller_of(port: int, *, proc: Path = PROC) -> int | None:
     """The process of this user that has a connection from this port of 127.0.0.1; None if that
-    cannot be told."""
+    is unknown."""
     if sys.platform != "linux":
         return None
     wanted = {f"socket:[{inode}]" for inode in _inodes(port, proc)}
@@ -58,7 +58,7 @@ def _inodes(port: int, proc: Path) -> Iterator[str]:
 
 
 def environment_of(pid: int, *, proc: Path = PROC) -> dict[str, str]:
-    """The variables of ours that a process was started with; none if that cannot be told."""
+    """The variables of ours that a process was started with; empty if unknown."""
     try:
         text = (proc / str(pid) / "environ").read_bytes()
     except OSError:

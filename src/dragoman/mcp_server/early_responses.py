@@ -17,7 +17,7 @@ from dragoman.mcp_server import tools
 from dragoman.version import __version__
 
 VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""The protocols with a handshake. Another wish, and clients without one, are left to the SDK."""
+"""Protocol versions with a handshake. All others are left to the SDK."""
 
 
 class _Implementation(Struct):

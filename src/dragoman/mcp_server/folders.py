@@ -14,7 +14,7 @@ from dragoman.errors import UsageError
 
 
 def folder_of(uri: str) -> Path | None:
-    """The folder that a root's address means; None if it means none of this machine."""
+    """The directory of a root's URI; None if it is not a local path."""
     parts = urlsplit(uri)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         return None
@@ -29,7 +29,7 @@ def folder_of(uri: str) -> Path | None:
 def choose_workspace(
     asked: str, *, cwd: Path, own: Sequence[Path] = (), named: Iterable[str] | None = None
 ) -> Path:
-    """The folder to work in.
+    """Choose the workspace directory.
 
     `own` are the folders that the user has restricted the server to, if any, and `named` the roots
     of the client, None if it has no such notion. Raises `UsageError` for what is outside of them.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HOST: Final = "127.0.0.1"
 NAMES: Final = ("127.0.0.1", "localhost")
-"""How a client on this machine calls us."""
+"""Host names that clients on this machine may use."""
 
 HEAD_TIMEOUT: Final = 10.0
 """Seconds from a connection, or from the first byte of a next request, to the end of its head."""
@@ -40,9 +40,9 @@ MAX_CONNECTIONS: Final = 64
 """Connections at once that have shown the token: more than all hosts of one user have."""
 
 MAX_STRANGERS: Final = 256
-"""Connections at once that have not. The oldest is closed for the next, so that nobody can occupy
-them all. The loop takes up to 100 connections at a time (the backlog) before it reads from any, so
-that one which brings its request along is read before 256 others have come behind it."""
+"""Connections at once that have not. The oldest is closed for the next, so that they cannot block
+new ones. The loop accepts up to 100 connections at a time (the backlog) before it reads from any,
+so a connection that sends its request at once is read before 256 others have come behind it."""
 
 MAX_SESSIONS: Final = 64
 """MCP sessions at once. One that is not used for half an hour ends by itself."""
@@ -143,12 +143,12 @@ async def _end(
         transport = getattr(connection, "transport", None)
         if transport is not None:
             transport.abort()
-    # So that those who were told find the time to end.
+    # Let the aborted connections run their callbacks.
     await asyncio.sleep(0)
 
 
 class _Places:
-    """The connections that are open: those that have shown the token have places of their own."""
+    """Limits open connections; those that have sent the token are counted separately."""
 
     def __init__(self, *, max_known: int, max_strangers: int) -> None:
         self._max_known = max_known
@@ -158,13 +158,13 @@ class _Places:
         self._strangers: dict[_Patience, None] = {}
 
     def arrive(self, connection: _Patience) -> None:
-        """Take a connection. If there are too many strangers, the oldest has to go."""
+        """Count a new connection. Over the limit, the oldest without a token is closed."""
         if len(self._strangers) >= self._max_strangers:
             self._send_away(self._strangers, next(iter(self._strangers)))
         self._strangers[connection] = None
 
     def admit(self, connection: _Patience) -> bool:
-        """A connection has shown the token. False if all places are taken by others at work."""
+        """Count a connection as authenticated. False if the limit is reached by busy ones."""
         if connection not in self._known and len(self._known) >= self._max_known:
             idle = next((each for each in self._known if each.is_between), None)
             if idle is None:
@@ -184,9 +184,9 @@ class _Places:
 
 
 class _Patience(H11Protocol):
-    """A connection that is closed if no request comes out of it, or no answer goes into it.
+    """A connection with timeouts for the request head and for reading the response.
 
-    It is broken off and not closed in order: that would wait for a client that takes nothing.
+    It is aborted and not closed: closing would wait for a client that does not read.
     """
 
     def __init__(

@@ -21,8 +21,8 @@ Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 PATH: Final = "/mcp"
 
 ADMIT: Final = "dragoman.admit"
-"""Where in the state of a request's scope there is what gives its connection one of the places for
-those who have the token; it returns False if there is none."""
+"""Key in the state of a request's scope. The value is a callback that counts the connection as
+authenticated; it returns False if the limit is reached."""
 
 MAX_BODY_SIZE: Final = 4 * 1024 * 1024
 """Bytes of one request. A prompt is far shorter."""
@@ -37,7 +37,7 @@ whose connection is closed while it sends does not see why."""
 
 
 class HttpGuard:
-    """Lets in whom it knows."""
+    """ASGI middleware: checks Host, Origin, the bearer token and the size of a request."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class HttpGuard:
         self._max_body_size = max_body_size
         self._body_timeout = body_timeout
         self.hosts: frozenset[bytes] = frozenset()
-        """How clients may call us: host and port. Nobody is let in before it is set."""
+        """Allowed Host headers: host and port. Every request is refused until it is set."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -82,7 +82,7 @@ class HttpGuard:
         await self._inner(scope, _Replay(body, receive), send)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """The status and the words for a request that is not let in."""
+        """The status and message for a refused request; None if it is allowed."""
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         hosts = [value.lower() for name, value in headers if name == b"host"]
         if len(hosts) != 1 or hosts[0] not in self.hosts:
@@ -104,7 +104,7 @@ class HttpGuard:
         if len(given) != 1:
             return False
         scheme, _, token = given[0].partition(b" ")
-        # In constant time, so that nobody finds it letter by letter.
+        # Constant time: the duration must not reveal how many characters match.
         return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
 
     async def _read(self, receive: Receive) -> bytes | None:
@@ -128,7 +128,7 @@ class HttpGuard:
                 return b"".join(parts)
 
     async def _linger(self, receive: Receive) -> None:
-        """Take some more of a body that nobody wants."""
+        """Read and discard some more of a body that is too long."""
         size = 0
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(self._body_timeout, LINGER_TIMEOUT)):
@@ -140,7 +140,7 @@ class HttpGuard:
 
 
 class _Replay:
-    """Gives out a body that was read, and then what else there is."""
+    """ASGI receive callable: first the body that was read, then the original messages."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body

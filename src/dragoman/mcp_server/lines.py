@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MAX_LINE_SIZE: Final = 4 * 1024 * 1024
-"""Bytes of one message. A prompt is far shorter; the HTTP door takes as much."""
+"""Bytes of one message. A prompt is far shorter; the limit over HTTP is the same."""
 
 HIGH_WATER: Final = 16
 """Messages that wait to be taken before reading stops."""
@@ -33,10 +33,10 @@ class Lines:
     def __init__(self, stream: Stream, on_line: Callable[[bytes], None] | None = None) -> None:
         self.stream = stream
         self.on_line = on_line
-        """Told of every line at once, and not instead of whoever takes it."""
+        """Called with every line at once; `next` returns the line as well."""
         self.on_gone: Callable[[], None] | None = None
         self.gone = False
-        """Whether nobody reads our answers any more."""
+        """Whether the client has disconnected."""
         self._framer = Framer(MAX_LINE_SIZE)
         self._ready: list[bytes] = []
         self._over = False
@@ -63,7 +63,7 @@ class Lines:
 
     def _input_ended(self) -> None:
         """Nothing will arrive any more, and the client may still read."""
-        # Whoever writes the last line by hand may leave out its end.
+        # A last line typed by hand may have no newline.
         self._arrived(self._framer.feed(b"\n"))
         self._over = True
 

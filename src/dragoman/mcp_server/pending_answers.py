@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class PendingAnswers:
-    """What is owed on one connection."""
+    """The open requests of one connection."""
 
     def __init__(self) -> None:
         # By their ids as text: a client that cancels 1 may well call it "1".
         self._by_us: Counter[str] = Counter()
         self._by_them: set[types.RequestId] = set()
         self.changed = asyncio.Event()
-        """Set by every change; whoever waits for one clears it before it looks."""
+        """Set by every change; clear it before checking, then wait."""
 
     def __len__(self) -> int:
-        """How many answers we owe."""
+        """The number of requests that we have not answered."""
         return self._by_us.total()
 
     def received(self, message: SessionMessage) -> None:
@@ -37,7 +37,7 @@ class PendingAnswers:
             case types.JSONRPCRequest(id=id):
                 self._by_us[str(id)] += 1
             case types.JSONRPCNotification(method="notifications/cancelled", params=params):
-                # It is not answered, and nobody waits for it.
+                # A cancelled request gets no response.
                 self._by_us.pop(str((params or {}).get("requestId")), None)
             case types.JSONRPCResponse(id=id) | types.JSONRPCError(id=id) if id is not None:
                 self._by_them.discard(id)
@@ -54,7 +54,7 @@ class PendingAnswers:
         self.changed.set()
 
     def unanswerable(self) -> Iterator[SessionMessage]:
-        """The answers to what we have asked, for a client that cannot say anything any more."""
+        """Error responses to our own open requests, for a client that has closed its input."""
         while self._by_them:
             error = types.ErrorData(
                 code=types.CONNECTION_CLOSED, message="the client has closed its side"

@@ -27,7 +27,7 @@ SHOWN_SIZE: Final = 200
 
 
 class Progress(DelegationListener):
-    """What a piece of work is doing now."""
+    """The current progress line of a piece of work."""
 
     def __init__(self, peer: str = "") -> None:
         self.peer = peer
@@ -42,7 +42,7 @@ class Progress(DelegationListener):
         self._began_at = time.monotonic()
         self._said = 0
 
-    # -- for whoever works
+    # -- called by the work
 
     def job(self, job: str) -> None:
         self.job_id = job
@@ -83,10 +83,10 @@ class Progress(DelegationListener):
         self.count += 1
         self._changed.set()
 
-    # -- for whoever tells
+    # -- called by the sender
 
     async def next(self) -> str:
-        """The next line to tell, when it is time."""
+        """Wait for the next line to send, or for the heartbeat."""
         try:
             async with asyncio.timeout(BEAT_INTERVAL):
                 await self._changed.wait()

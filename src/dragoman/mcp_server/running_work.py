@@ -19,10 +19,10 @@ from dragoman.mcp_server.progress import Progress
 from dragoman.rpc.tasks import TaskOwner, cancel_soon
 
 MAX_RUNNING: Final = 32
-"""Errands at once. A model that starts more is in a loop."""
+"""Pieces of work at once. A model that starts more is in a loop."""
 
 MAX_KEPT: Final = 100
-"""Errands that have ended and whose answers are kept whole; the store has the others, too."""
+"""Ended pieces of work whose answers are kept in memory; older ones are in the store."""
 
 STOP_TIMEOUT: Final = 5.0
 """Seconds for turns to end when the server does. Hosts kill a server soon after that."""
@@ -36,9 +36,9 @@ class RunningWork:
     def __init__(self, progress: Progress, lead: PeerLead, *, folder: Path, lasting: bool) -> None:
         self.progress = progress
         self.folder = folder
-        """Where it is done: not every client may know of that."""
+        """Its workspace: clients without access to it do not see the work."""
         self.lasting = lasting
-        """Whether it goes on when nobody waits for it."""
+        """Whether it continues when no call waits for it."""
         self.began_at = time.monotonic()
         self.task: asyncio.Task[ToolAnswer]
         self._lead = lead
@@ -56,18 +56,18 @@ class RunningWork:
         if self.task.done():
             return False
         if not self._lead.pull():
-            # Nothing was prompted that has to be told.
+            # No turn is running, so there is nothing to cancel at a peer.
             cancel_soon(self.task)
         return True
 
     async def drop(self) -> None:
-        """The server leaves: what can go on without it does."""
+        """The server shuts down: leave the turn to its broker, or stop it."""
         if not (self.lasting and await self._lead.drop()):
             self.stop()
 
 
 class WorkList:
-    """All of them."""
+    """All work of one server."""
 
     def __init__(self) -> None:
         self._tasks = TaskOwner("the MCP server")
@@ -94,11 +94,11 @@ class WorkList:
         return self._tasks.start(work, name)
 
     def find(self, job: str) -> RunningWork | None:
-        """The errand of a job that this server has begun."""
+        """The work of a job that this server started."""
         return next((one for one in self._all if one.job == job), None)
 
     async def begun(self, running: RunningWork) -> str:
-        """The id of an errand's job, when there is one. Raises `UnknownJob` if it ended before."""
+        """Wait for the job id of the work. Raises `UnknownJob` if it ended without one."""
         known = self._tasks.start(_wait(running.progress.job_known), "wait for a job")
         try:
             await asyncio.wait({known, running.task}, return_when=asyncio.FIRST_COMPLETED)
@@ -109,7 +109,7 @@ class WorkList:
         return running.job
 
     async def aclose(self) -> None:
-        """End everything, or leave it to the brokers that run it."""
+        """Stop all work, or leave it to the brokers that run it."""
         running = [one for one in self._all if not one.task.done()]
         for one in running:
             await one.drop()

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LAST_ANSWERS_TIMEOUT: Final = MAX_WAIT
-"""Seconds for the last answers when the input has ended. Somebody still reads there, and a peer may
-work for minutes; a host that wants an end sends a signal some seconds after it closed our input."""
+"""Seconds for the last responses after the input has ended. The client may still read, and a peer
+may work for minutes; a host that wants to stop us sends a signal soon after it closed our input."""
 
 
 async def serve_stream(front: ToolHandlers, stream: Stream, *, stop: asyncio.Event) -> None:
@@ -78,12 +78,12 @@ async def _serve(
     try:
         await server.run(read, write, server.create_initialization_options())
     except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        # The client left with messages of its own still to be read: nobody is left to answer.
+        # The client disconnected while messages were unread: there is no one left to answer.
         pass
 
 
 async def _end(front: ToolHandlers, tasks: TaskOwner, stream: Stream) -> None:
-    # The turns first: they end in order while the client may still be told.
+    # The turns first: they end in order while the client may still get their results.
     await front.aclose()
     await tasks.aclose()
     await stream.aclose()
@@ -130,7 +130,7 @@ def _message(line: bytes) -> SessionMessage | None:
 
 
 def _refuse(line: bytes, stream: Stream) -> None:
-    """Answer what is no message if somebody waits for that: the SDK would only drop it."""
+    """Answer an invalid request if it has an id: the SDK would only drop it."""
     try:
         # It takes more than others do, such as half a pair of surrogates.
         match json.loads(line):

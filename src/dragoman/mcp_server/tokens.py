@@ -31,7 +31,7 @@ MAX_SIZE: Final = 1024
 
 
 def default_path(paths: Paths) -> Path:
-    """Where the token is if nobody says otherwise."""
+    """The default path of the token file."""
     return paths.state / "mcp-token"
 
 

@@ -61,7 +61,7 @@ class _Unanswered(Exception):
 
 
 class ToolHandlers:
-    """What a client of this server meets."""
+    """The MCP server object and the handlers of its tools."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class ToolHandlers:
         except MCPError:
             raise
         except Exception as error:
-            # Handler to wire: what it says is for whoever looks after us, and not for a model.
+            # Boundary from handler to wire: the details go to the log, not to the model.
             _log.exception("%s failed", tool.name)
             raise MCPError(
                 types.INTERNAL_ERROR, f"{tool.name} failed inside of dragoman"
@@ -216,7 +216,7 @@ class ToolHandlers:
         try:
             job = await self.work_list.begun(running)
         except UnknownJob:
-            # Nobody could be asked, and its end says why.
+            # No peer was prompted; the result says why.
             return await asyncio.shield(running.task)
         except asyncio.CancelledError:
             running.stop()
@@ -224,7 +224,7 @@ class ToolHandlers:
         return answers.of_started(job, wanted.peer or wanted.role)
 
     async def _wait(self, call: _Call, running: RunningWork) -> ToolAnswer:
-        """The end of an errand; until then the client is told how it goes."""
+        """Wait for the result of the work and report progress until then."""
         try:
             async with self._telling(call, running.progress):
                 # In a task of its own: the SDK cancels a call again and again until it has ended,
@@ -239,7 +239,7 @@ class ToolHandlers:
 
     @asynccontextmanager
     async def _telling(self, call: _Call, progress: Progress) -> AsyncIterator[None]:
-        """Tell the client how it goes for as long as the block takes."""
+        """Report progress to the client while the block runs."""
         teller = self.work_list.spawn(call.tell(progress), "tell the progress")
         try:
             yield
@@ -270,7 +270,7 @@ class ToolHandlers:
         found = await self._found(wanted.job, call)
         if running is not None or not wanted.wait or found.data["state"] == "ended":
             return found
-        # Another process runs it, and nothing is told but that it still does.
+        # Another process runs it, so the progress only says that it still runs.
         progress = Progress()
         progress.tell(found.text.splitlines()[0])
         async with self._telling(call, progress):
@@ -284,14 +284,14 @@ class ToolHandlers:
         return answers.of_cancelled(wanted.job, await cancel_job(wanted.job))
 
     async def _running(self, job: str, call: _Call) -> RunningWork | None:
-        """What this server does, if the client may see the folder that it works in."""
+        """The work of a job in this server, if the client may see its workspace."""
         running = self.work_list.find(job)
         if running is not None:
             await self._check(job, running.folder, call)
         return running
 
     async def _found(self, id: str, call: _Call) -> ToolAnswer:
-        """A stored job, if the client may see the folder that it worked in."""
+        """A stored job, if the client may see its workspace."""
         job = await find_job(id)
         await self._check(id, Path(job.root), call)
         return answers.of_job(job)
@@ -319,7 +319,7 @@ class ToolHandlers:
         return load_context(folder)
 
     def _lineage(self, place: RunContext, call: _Call) -> Lineage:
-        """Where a wish stands: as deep as this server, or its client if that is deeper."""
+        """The delegation depth of a call: that of this server, or of its client if deeper."""
         own = inherited(place.environ, call.context.meta)
         pid = call.caller()
         if pid is None:
@@ -328,14 +328,14 @@ class ToolHandlers:
 
 
 class _Call:
-    """One call of a tool, and what its client can be asked and told meanwhile."""
+    """One tool call, with its client's roots and progress notifications."""
 
     def __init__(self, context: Context, params: types.CallToolRequestParams) -> None:
         self.context = context
         self._params = params
 
     def caller(self) -> int | None:
-        """The process of a client that has connected; None on stdio, or where nobody knows."""
+        """The process of an HTTP client; None on stdio, or if unknown."""
         client = getattr(self.context.request, "client", None)
         return None if client is None else caller_of(client.port)
 
@@ -368,8 +368,7 @@ class _Call:
             raise UsageError(f"the client does not tell its roots: {error}") from error
 
     async def tell(self, progress: Progress) -> None:
-        """Tell the client what happens, until this is cancelled. A client that did not ask for it
-        is told nothing."""
+        """Send progress notifications until cancelled, if the client asked for them."""
         try:
             while True:
                 line = await progress.next()

@@ -146,7 +146,7 @@ class McpTool:
 
     @property
     def described(self) -> dict[str, Any]:
-        """As a client is told of it."""
+        """The tool as listed to a client."""
         told: dict[str, Any] = {
             "name": self.name,
             "title": self.title,
