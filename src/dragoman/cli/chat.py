@@ -156,7 +156,7 @@ async def converse(plan: RunPlan, live: LiveOutput, show: Renderer) -> int:
 
 
 def _show_help(session: PromptSession, show: Renderer) -> None:
-    # Programs are told the commands as an event, and every line of theirs is JSON.
+    # Programs get the commands as an event, and every line of their output is JSON.
     if session.plan.format == "json":
         show.notice(help_of(session))
     else:

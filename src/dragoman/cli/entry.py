@@ -43,7 +43,7 @@ def run(argv: Sequence[str] | None = None) -> NoReturn:
         code = 1
         _tell(f"dragoman: the output cannot be written: {unwritten.strerror}\n")
     except BrokenPipeError:
-        # Whoever stops reading has had enough; it may have been either stream.
+        # The reader closed the pipe, of stdout or of stderr: stop without a message.
         _unwritten()
         _tell("")
         code = 1
@@ -107,7 +107,7 @@ def _unwritten() -> OSError | None:
         from dragoman.cli.output.terminal import silence
 
         silence(sys.stdout)
-        # Whoever stops reading has had enough.
+        # The reader closed the pipe: that is not worth a message.
         return None if isinstance(error, BrokenPipeError) else error
     return None
 

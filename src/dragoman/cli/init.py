@@ -113,7 +113,7 @@ def init(
 
 
 class _Setup:
-    """One beginning while it goes on."""
+    """Runs the steps of one `dragoman init`."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class _Setup:
                 main.cancel()
 
         self._live.listen(interrupted)
-        # Whoever stops reading has had enough, as if it were typed.
+        # A closed output stops the command like Ctrl-C.
         self._show.on_broken = self._live.press
         try:
             return await self._steps(names, turns=turns, again=again, try_login=try_login)

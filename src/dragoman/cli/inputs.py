@@ -106,7 +106,7 @@ def _pump(fd: int, put: Callable[[bytes | OSError], object]) -> None:
         try:
             piece = os.read(fd, CHUNK_SIZE)
         except BlockingIOError:
-            # Whoever shares it with us does not want to wait at it.
+            # Another process that shares stdin has set it to non-blocking.
             import select
 
             select.select([fd], [], [])

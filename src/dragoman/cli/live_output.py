@@ -97,7 +97,7 @@ class LiveOutput:
         """From now on tell `on_interrupt`, in the loop, of the first and the second interrupt."""
         self._on_interrupt = on_interrupt
         if self.interrupts:
-            # It came while nobody listened yet.
+            # It came before a callback was set.
             on_interrupt(self.interrupts)
 
     def calm(self) -> None:
@@ -132,7 +132,7 @@ class LiveOutput:
         finally:
             self._over = True
             self._wanted.put(None)
-            # The main thread may wait for a line that nobody wants any more, or be about to.
+            # The main thread may wait for a line that is not needed any more, or be about to.
             while reading := self._reading:
                 self._wake(reading)
                 time.sleep(WAKE_AGAIN)
@@ -177,7 +177,7 @@ class LiveOutput:
             except KeyboardInterrupt:
                 answer = Interrupted()
             finally:
-                # Whatever it raised: the loop's thread waits until nobody reads any more.
+                # Whatever it raised: the loop's thread waits until no line is being read.
                 self._wanted_now, self._reading = None, 0
             self._answer(wanted, answer)
 
@@ -195,7 +195,7 @@ class LiveOutput:
     def _tell(self, call: Callable[[], None]) -> None:
         loop = self._loop
         if loop is not None and not self._over:
-            # If the loop has just been closed there is nobody left to tell.
+            # The loop may just have been closed: then the signal has no receiver.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(call)
 
@@ -273,7 +273,7 @@ class _signals:
     """Lets two handlers have the signals that end a program, for the time of a block."""
 
     def __init__(self, interrupted: Handler, terminated: Handler, woken: Handler) -> None:
-        # What whoever started us wants to be ignored (nohup) stays ignored; but it is by an
+        # What the parent process ignores (nohup) stays ignored; but it is by an
         # interrupt that the main thread is woken.
         ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         self._handlers: dict[int, Handler] = {signal.SIGINT: woken if ignored else interrupted}

@@ -39,7 +39,7 @@ MAX_NAME_LENGTH: Final = 200
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
-    """What `run` and `chat` were told, as it stands on the command line."""
+    """The options of `run` and `chat`, as given on the command line."""
 
     peer: str | None
     command: tuple[str, ...] | None
@@ -236,7 +236,7 @@ def _warm(options: RunOptions, settings: Settings) -> bool:
         return False
     if options.peer is not None and options.peer.startswith(ADDRESSES):
         return False
-    # A program that somebody tries out is started and gone, unless its session is to last.
+    # An ad-hoc command is started once and ends, unless its session is to be kept.
     lasting = options.session is not None or options.no_wait
     return settings.warm and (options.peer is not None or lasting)
 
@@ -269,7 +269,7 @@ def _budgets(budgets: Budgets, timeout: float | None) -> Budgets:
         return budgets
     if not timeout > 0:
         raise UsageError("--timeout is a number of seconds greater than 0")
-    # Who says how long it may take has said all: silence in between is no reason to stop.
+    # An explicit timeout is the only limit: silence in between is not a reason to stop.
     return replace(
         budgets,
         initialize=min(budgets.initialize, timeout),

@@ -378,7 +378,7 @@ def _run(work: Coroutine[Any, Any, Card]) -> Card:
         assert task is not None
         for name in ("SIGTERM", "SIGHUP") if os.name == "posix" else ():
             number = getattr(signal, name)
-            # What whoever started us wants to be ignored (nohup) stays ignored.
+            # A signal that the parent process ignores (nohup) stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         return await work

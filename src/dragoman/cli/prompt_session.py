@@ -81,7 +81,7 @@ async def _leave(conversation: Conversation) -> None:
 
 
 class PromptSession:
-    """A session with an agent, and the show of it."""
+    """A session with an agent, and its renderer."""
 
     def __init__(self, plan: RunPlan, live: LiveOutput, show: Renderer) -> None:
         self.plan = plan

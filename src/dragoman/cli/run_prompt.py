@@ -29,7 +29,7 @@ def run(
     timeout: float | None = None,
     trace: Path | None = None,
     env: Sequence[str] | None = None,
-    **given: Any,
+    **wished: Any,
 ) -> int:
     """Run one turn; its exit code. What is `wished` is in `plans.Wishes`."""
     if command is not None:
@@ -44,7 +44,7 @@ def run(
     from dragoman.cli.prompt import read_prompt
     from dragoman.cli.run_setup import prepare
 
-    options = RunOptions(peer=peer, command=command, env=env or (), timeout=timeout, **given)
+    options = RunOptions(peer=peer, command=command, env=env or (), timeout=timeout, **wished)
     plan, show = prepare(options, trace)
     try:
         began_at = time.monotonic()

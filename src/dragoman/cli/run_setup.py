@@ -83,7 +83,7 @@ def perform(live: LiveOutput, work: Callable[[], Coroutine[Any, Any, int]]) -> i
         except asyncio.CancelledError:
             if not live.interrupts:
                 raise
-            # The interrupt cancelled us, and nobody above waits for this task but the process.
+            # The interrupt cancelled us, and only the process itself waits for this task.
             return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
 
     return live.run(guarded)

@@ -24,7 +24,7 @@ TOKEN_VARIABLE: Final = "DRAGOMAN_TOKEN"
 
 
 class Preset(enum.StrEnum):
-    """Who decides when a peer asks."""
+    """Permission presets: what decides a permission request of a peer."""
 
     ASK = "ask"
     APPROVE_READS = "approve-reads"
@@ -137,7 +137,7 @@ async def _serve(
     from dragoman.acp_server import listener as acp_server_listener
     from dragoman.cli.exit_codes import ExitCode
 
-    # Whoever ends us by a signal shall find no peer left, as at the end of the input.
+    # No peer may be left running after a signal, as at the end of the input.
     asked = asyncio.Event()
     live.listen(lambda count: asked.set())
     if socket is None and websocket is None:
@@ -203,7 +203,7 @@ def token_of(file: Path | None) -> tuple[str, str | None]:
         token = new_token()
         return token, f"the token is {token}"
     try:
-        # Readable for nobody else from its first moment.
+        # Created with private permissions: it is never readable by other users.
         made = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         try:

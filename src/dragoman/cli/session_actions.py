@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SessionAction:
-    """Which peer is to be visited, and how."""
+    """The peer to contact, its workspace, and whether to use a broker."""
 
     peer: str
     cwd: Path | None = None
@@ -99,7 +99,7 @@ def resume(action: SessionAction, word: str, name: str | None, format: ListForma
         try:
             record = find_session(store, word, root=root, peer=plan.name)
         except UnknownSession:
-            # Nobody here knows it, but its peer may.
+            # It is not stored here, but the peer may know it.
             record = adopted(word, peer=plan.name, root=root, cwd=plan.workspace, name=name)
         else:
             fields = {} if name is None else {"name": name}

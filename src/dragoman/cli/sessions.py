@@ -293,7 +293,7 @@ def delete_command(
     with _store() as store:
         record = _find(store, session, peer, cwd)
         if (job := lasting_job(record, find_paths())) is not None:
-            # Nobody could find it any more to watch or to cancel it.
+            # A deleted job could not be found any more to watch or cancel it.
             raise TurnInProgress(
                 f"the job {job.id} of it has not ended; `dragoman jobs cancel {job.id}` ends it"
             )

@@ -19,7 +19,7 @@ app: Final = new_app()
 
 
 class By(enum.StrEnum):
-    """What the sums are told by."""
+    """What the sums are grouped by."""
 
     ROLE = "role"
     PEER = "peer"

@@ -91,7 +91,7 @@ class Held:
             for stream in self._streams:
                 stream.flush()
         except OSError as error:
-            # Told to the next who writes: the person was asked here, and not who wrote.
+            # Raised at the next write instead: this code asked the user, it did not write.
             self._failed = error
 
 

@@ -14,7 +14,7 @@ from dragoman.events.parts import Text
 
 
 class HistoryView(TextShow):
-    """Shows events of turns that somebody else asked for, or that are over."""
+    """Shows events of stored turns, or of turns started by another command."""
 
     def event(self, event: model.Event) -> None:
         if event.replay:

@@ -39,7 +39,7 @@ class InitProgress:
 
 
 class InitOutput:
-    """Tells a beginning, step by step."""
+    """Renders the steps of `dragoman init`."""
 
     def __init__(self, format: ListFormat, show: Renderer) -> None:
         self.done = InitProgress()
@@ -232,7 +232,7 @@ class InitOutput:
         """Put this in place of what was last shown to whoever waits."""
         if self._status or status:
             blank = " " * len(self._status)
-            # A terminal that is gone is told of by a signal.
+            # The loss of a terminal is reported by a signal.
             with suppress(OSError):
                 put_err(Neutral(f"\r{blank}\r"), status)
                 sys.stderr.flush()

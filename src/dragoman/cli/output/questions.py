@@ -53,7 +53,7 @@ def confirm(question: str, *, instead: str, default: bool = False) -> bool:
     choices = "[Y/n]" if default else "[y/N]"
     while True:
         drop_typed(sys.stdin)
-        # On stderr: whoever keeps the output of a command does not want our questions in it.
+        # On stderr: redirected output of a command must not contain our questions.
         put_err(f"{neutral(question)} {choices} ")
         sys.stderr.flush()
         line = sys.stdin.readline()

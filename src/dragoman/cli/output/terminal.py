@@ -103,7 +103,7 @@ def put_data(stream: TextIO, *parts: str) -> None:
 
 def put_question(text: str) -> None:
     """Write a question to a person, at once; everything else may be held back meanwhile."""
-    # On stderr: whoever keeps the output of a command does not want our questions in it.
+    # On stderr: redirected output of a command must not contain our questions.
     sys.stdout.flush()
     sys.stderr.write(neutral(text))
     sys.stderr.flush()

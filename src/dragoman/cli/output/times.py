@@ -39,7 +39,7 @@ def iso(at: float | None) -> str | None:
     try:
         return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):
-        # A file that somebody else wrote may name any number.
+        # A file from elsewhere may contain any number.
         return None
 
 

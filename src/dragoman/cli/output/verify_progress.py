@@ -20,7 +20,7 @@ COLOURS: Final = {"pass": "green", "warn": "yellow", "fail": "red", "skipped": "
 
 
 class LadderProgress:
-    """Told of every rung when it is done."""
+    """Callbacks for the verification: renders each rung when it is done."""
 
     def __init__(self, format: ListFormat) -> None:
         self._format = format
