@@ -1,7 +1,7 @@
-"""`dragoman init`: options, questions and interrupts of the first setup.
+"""`dragoman init`: options, questions, steps and interrupts of the first setup.
 
-Finding, verifying and enabling agents and the first delegation are in `setup.init`; rendering is in
-`output.init_progress`.
+`setup.init` finds and verifies the installed agents and chooses the first task, `setup.add_peer`
+enables peers, `delegation` runs the task. Rendering is in `output.init_progress`.
 """
 
 from __future__ import annotations
