@@ -1,12 +1,8 @@
-"""Byte streams to whatever is at the other end, all behind one interface.
+"""Byte streams behind one interface: child processes, stdio, sockets, WebSockets, memory.
 
-This room owns everything that moves bytes: child processes, our own standard input and output,
-Unix sockets and named pipes, WebSockets, and a pair in memory. It touches processes, sockets and
-the event loop, and imports nothing of dragoman but `errors`. It does not know what a message is;
-`dragoman.rpc` does.
-
-The names below are loaded at their first use: importing this package imports none of the carriers,
-so that a program pays only for the one it uses.
+This package touches processes, sockets and the event loop, and imports nothing of dragoman but
+`errors`. It does not know what a message is; `dragoman.rpc` does. The names below are imported on
+first use, so that a program pays only for the transport it uses.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Listener(abc.ABC):
 
     def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         # The listener is the owner: it keeps the task, cancels it and waits for it. Transports
-        # are below the room that has the general owner of tasks.
+        # are below the package that has the general owner of tasks (`rpc.tasks`).
         task = asyncio.create_task(work, name=f"dragoman {self.address}")  # noqa: TID251
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -5,7 +5,7 @@ and keeps what the operating system does not take yet. A pipe, a socket and a te
 a descriptor that cannot be polled (a regular file, a pipe on Windows) gets a thread behind the
 same interface. `open_read_pipe` and `open_write_pipe` choose.
 
-It does not know what the bytes mean, nor who is at the other end: `process.stream` knows about children.
+It does not know what the bytes mean; `process.stream` knows about child processes.
 """
 
 from __future__ import annotations

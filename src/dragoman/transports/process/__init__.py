@@ -1,1 +1,4 @@
-"""Child processes: start them, stream their bytes, end them, and leave nothing behind."""
+"""Child processes: start them, stream their bytes, shut them down, and leave no process behind.
+
+`stream` starts children, `child` shuts them down, `strays`, `guard` and `warden` find leftovers.
+"""

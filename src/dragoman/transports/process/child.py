@@ -1,12 +1,7 @@
-"""One child process from its start to the last trace of it, and the one way it is ended.
+"""One child process from start to reaping, and its only shutdown sequence.
 
-It owns the watch over a child's death and the shutdown: ask, demand, kill, hunt for what it left
-behind, reap. It does not start the process (`process` does) and knows nothing of its pipes except
-that somebody says when they are at their end. `strays` hunts; `guard` keeps the list of the living.
-
-Death is judged by the process itself (a pidfd, or a waiting thread), never by the end of a pipe: an
-orphan may hold the pipe, and a living process may close it. No signal handler is touched, and
-somebody else in this program who reaps our child costs us its exit code and nothing more.
+Shutdown: close stdin, SIGTERM, SIGKILL, kill what the child left behind (`strays`), reap. `stream`
+starts the process and handles its pipes; `guard` keeps the list of living children.
 """
 
 from __future__ import annotations
@@ -150,6 +145,10 @@ class ChildProcess:
     without one a shutdown begins with SIGTERM), `on_exit`, called once when the direct child is
     dead, and `on_gone`, called once when everything that it left behind is dead too.
     """
+
+    # Death is judged by the process itself (a pidfd, or a waiting thread), never by the end of a
+    # pipe: an orphan may hold the pipe, and a living process may close it. No signal handler is
+    # touched; if other code in this program reaps our child, only its exit code is lost.
 
     def __init__(self, handle: Handle, mark: str, *, times: ShutdownTimes) -> None:
         loop = asyncio.get_running_loop()

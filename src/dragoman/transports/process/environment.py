@@ -1,13 +1,9 @@
-"""What a child process finds in its environment.
+"""Build a child's environment: an allow-list of variables, and the mark of its owner.
 
-It owns the allow-list (a child gets what programs need to run, not the secrets that happen to be
-set here; its PATH has no relative entries) and the mark: one variable that says which dragoman
-process started a process, and as which of its children. `strays` finds processes by it, `guard` and
-`warden` when we were killed.
-
-The mark is always replaced and never inherited: a dragoman process below us marks its own
-children as its own, and a process that is meant to live on its own carries none of ours.
-It does not know how a process is started: that is `process`.
+The allow-list keeps secrets out; relative PATH entries are dropped. The mark is one variable that
+names the dragoman process that started a child and the child's number: `strays`, `guard` and
+`warden` find leftover processes by it. It is always replaced, never inherited, because a dragoman
+process below us answers for its own children.
 """
 
 from __future__ import annotations

@@ -1,15 +1,8 @@
-"""Keeps the promise that no child outlives us, whatever ends this process.
+"""Make sure that no child process outlives this one, however it ends.
 
-It owns the list of living children, the warden process (`warden`, started at the first spawn and
-never at import) that acts when we are killed, and the last act of an orderly exit: kill what is
-left, then send the warden home. `child` registers itself here and is forgotten when it is gone.
-
-The warden learns of the children from a file in memory, not from its pipe: it reads the file only
-when we are dead, so that registering wakes nobody up (a line on the pipe cost 2 ms on a busy
-machine, because the warden got the processor first).
-
-A fork of this process has neither our children nor our warden: it starts from nothing. On Windows
-there is no warden, and only an orderly exit cleans up.
+Keeps the list of living children, kills them at exit, and runs the warden process (`warden`), which
+kills them if this process is killed. The warden starts with the first child, never at import. On
+Windows there is no warden, so only an orderly exit cleans up.
 """
 
 from __future__ import annotations
@@ -179,6 +172,9 @@ class Guard:
         return child.pid
 
     def _write_entry(self, entry: int, pid: int) -> None:
+        # A file and not the warden's pipe: the warden reads the file only after our death, so
+        # registering does not wake it (a line on the pipe cost 2 ms on a busy machine, because
+        # the warden got the processor first).
         if self._register_fd >= 0:
             size = warden.ENTRY_SIZE
             with contextlib.suppress(OSError):

@@ -1,12 +1,8 @@
-"""Which process a number means: proof that a process is the one that was written down.
+"""Identify a process safely: pid, start time, boot and namespace; check that it lives, or kill it.
 
-It owns the identity of a process (number, start time, boot, namespace), the question whether that
-very process lives, and its killing. A bare process id from a file is never trusted: it may have
-been given to somebody else. Our own children need none of this; they are in `child`.
-
-On Linux the start time is the kernel's count of ticks since the boot, which no change of the clock
-touches. Elsewhere psutil is asked, if it is installed; without it nothing is proved, and nothing
-is killed.
+A bare pid from a file is never trusted, because the pid may have been reused. Uses /proc on Linux,
+and psutil elsewhere; if that is missing, nothing is proved and nothing is killed. For our own
+children see `child`.
 """
 
 from __future__ import annotations
@@ -142,6 +138,7 @@ def _started(pid: int, proc: Path) -> str:
     fields = _fields(pid, proc)
     if len(fields) < 20 or fields[0] in (b"Z", b"X", b"x"):
         return ""
+    # Ticks since the boot, which no change of the clock touches.
     return fields[19].decode()
 
 

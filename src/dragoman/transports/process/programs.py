@@ -1,11 +1,7 @@
-"""Which file a command means, said clearly when there is none.
+"""Find a program on the child's PATH, or raise an error that says why it cannot be started.
 
-It owns the search for a program on the child's own PATH and the reasons why something that is
-there cannot be started. What Windows does differently (extensions, `.cmd` files) is in `windows`.
-It starts nothing: `process` does.
-
-Relative entries of the PATH never count: they lead into the working folder, which may be a checkout
-that brings a `git` of its own.
+Relative PATH entries are ignored: they lead into the working directory, which may be a checkout
+with its own `git`. `windows` handles PATHEXT and `.cmd` files; `stream` starts the program.
 """
 
 from __future__ import annotations

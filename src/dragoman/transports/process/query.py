@@ -1,7 +1,7 @@
-"""One short question to a program on its command line, such as for its version.
+"""Run a program once and return its output, for example to ask for its version.
 
-Owns the bounds: the time, the size of the answer, an empty folder to stand in, and that nothing of
-the program is left afterwards. It does not know which questions are safe to ask: whoever asks does.
+Limits time and output size, runs it in an empty directory, and leaves no process behind. The caller
+knows which command lines are safe to run.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""Processes that a child left behind, found by their mark and killed.
+"""Find and kill the processes that a child left behind, by environment mark or session.
 
-It owns the hunt while we live: after a child ended, whatever it started and did not end is found
-by the mark in its environment (see `environment`), also in a session of its own, and never by a
-name. The search itself is in `warden`, which hunts when we do not live any more.
-
-A process that replaced the mark lives on its own and is not found: a dragoman process below us
-answers for its children itself. Nor is one found here that emptied its environment and left the
-session; where a supervisor adopted it (`subreaper`), that one ends it. Linux only: elsewhere there
-is no /proc and nothing is found.
+Never matches by name. A process that replaced the mark is left alone: a dragoman process below us
+answers for its children. One that cleared its environment and left the session is not found here,
+only by `subreaper`. Linux only (/proc). `warden` has the search itself.
 """
 
 from __future__ import annotations

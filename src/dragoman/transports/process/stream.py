@@ -1,11 +1,8 @@
-"""A child process as a byte stream, and the only place where children are started.
+"""Start child processes, and the byte stream to a child's stdin and stdout.
 
-It owns `spawn` and its stream: what is written goes to the child's input, its output is delivered,
-its stderr is always read and its last words are kept for the error. `start_child` starts a child
-with other pipes under the same care, `start_detached` one that is meant to outlive us.
-
-How a child ends, is ended and is cleaned up after is in `child`; which file a command means in
-`programs` and `windows`; what a child inherits in `environment`.
+The only module that starts children. Stderr is always read, and its tail is attached to errors.
+`start_child` takes other pipes, `start_detached` starts a process that outlives this one. Shutdown
+is in `child`, finding the file in `programs` and `windows`, the environment in `environment`.
 """
 
 from __future__ import annotations

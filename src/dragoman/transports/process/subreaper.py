@@ -1,9 +1,7 @@
-"""A process that adopts the orphans below it, and ends them when the process it watches has ended.
+"""Supervise a long-lived process (a broker): adopt its orphans, and kill them when it ends.
 
-Owns the supervisor of a long-lived program of ours (a broker): the kernel gives it every process
-whose own parent has died, whatever environment and session that has, so that it is found by
-parentage where neither the mark nor the session tells (`strays`). What it does is in `warden`, so
-that it needs no more memory than that. Linux only: elsewhere nothing is supervised.
+As a subreaper it gets every orphan by parentage, also one that has neither mark nor session
+(`strays`). The supervisor runs the code in `warden`, to use little memory. Linux only.
 """
 
 from __future__ import annotations

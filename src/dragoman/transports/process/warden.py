@@ -1,14 +1,10 @@
-"""The warden: a tiny process that cleans up after a dragoman process that was killed.
+"""The warden: a small process that kills the children of a dragoman process that was killed.
 
-It runs as a plain file (`python -I -S warden.py OWNER REGISTER`) and may import nothing of
-dragoman. Its standard input is a pipe that only its dragoman process holds, so the end of that
-pipe is the death of that process; REGISTER is the descriptor of a file with the sessions of that
-process's children. When the pipe ends without a goodbye, everything that carries the owner's mark
-or belongs to one of the sessions is killed, again and again until nothing is left or the time is
-over. It owns the search through /proc, which `strays` uses too. `guard` starts it.
-
-With `supervise PID` it is a supervisor instead, which `subreaper` makes: it waits for its child
-PID, and then ends every process that the kernel gave it.
+Runs as a plain file (`python -I -S warden.py OWNER REGISTER`) and must not import dragoman. Its
+stdin is a pipe that only its owner holds, so end of file means that the owner is dead. Unless the
+owner said goodbye, the warden kills all processes with the owner's mark or in a session listed in
+the file REGISTER. `guard` starts it, `strays` uses its search of /proc. With `supervise PID` it is
+the supervisor of `subreaper`: it waits for PID, then kills every process that it adopted.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""What starting and ending a program needs on Windows, and nowhere else.
+"""Start and end programs on Windows: PATHEXT, `.cmd` files, quoting for cmd.exe, process handles.
 
-It owns the search by PATHEXT, the `.cmd` files that npm, pnpm and yarn put in front of their
-programs (they are read, and the real target is started without a shell), the quoting for what has
-to go through cmd.exe, and the handle of a Windows child. Folders and files are reached through
-`FileLookup`, so that all of it is testable anywhere.
-
-Not here: ending a whole tree of processes. Without a job object only the direct child is certain
-to end; a polite end reaches its group (CTRL_BREAK), a forced one does not.
+Reads the `.cmd` shims of npm, pnpm and yarn and starts their target without a shell. `FileLookup`
+makes this testable on every system. Does not end a whole process tree: there is no job object, so
+CTRL_BREAK reaches the group, but a forced end only the direct child.
 """
 
 from __future__ import annotations
