@@ -1,8 +1,7 @@
-"""The event loop of a connection, reachable from every thread.
+"""Run coroutines in a connection's event loop from any thread.
 
-Owns the way into the loop in which a connection lives, for callers that run in it, in the loop of
-another thread, or in a thread without one. It does not know what is done there. All writing goes
-this way, which is why the lines of different threads never mix.
+Callers may be in that loop, in another thread's event loop, or in a thread without one. Everything
+an agent sends goes through this loop, so lines written by different threads never interleave.
 """
 
 from __future__ import annotations
@@ -17,28 +16,28 @@ T = TypeVar("T")
 
 
 class LoopAccess:
-    """The loop and the thread in which it was made."""
+    """Runs work in the event loop, and thread, in which it was created."""
 
     __slots__ = ("_left", "_loop", "_waiting", "thread")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
-        """Whoever runs in it is at home."""
+        """The id of the thread that runs the loop."""
         self._waiting: set[concurrent.futures.Future[Any]] = set()
         self._left = False
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run at home and wait for it, in this loop or in that of another thread."""
+        """Run in the connection's loop and await the result, from that loop or another one."""
         if threading.get_ident() == self.thread:
             return await work()
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
 
     def wait(self, work: Coroutine[Any, Any, T], *, last: bool = False) -> T:
-        """Run at home and wait for it, in a thread without a loop.
+        """Run in the connection's loop and block for the result, from a thread without a loop.
 
-        Raises `asyncio.CancelledError` if it is called off meanwhile, or was before, or nobody is
-        at home. The `last` words of somebody who was called off are still heard.
+        Raises `asyncio.CancelledError` if `call_off` was or is called, or the loop is closed.
+        With `last`, the work still runs after `call_off`.
         """
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -58,7 +57,7 @@ class LoopAccess:
             self._waiting.discard(future)
 
     def call_off(self) -> None:
-        """Cancel whatever threads wait for in `wait`, from now on at once."""
+        """Cancel what threads wait for in `wait`, now and in later calls."""
         self._left = True
         for future in tuple(self._waiting):
             future.cancel()

@@ -1,10 +1,8 @@
-"""Handlers written without `async`, each in a thread of its own.
+"""Run an agent's synchronous (non-`async`) handlers, each in its own thread.
 
-Owns the thread of a plain handler and the blocking face of a turn that such a handler gets. All
-sending still happens in the connection's loop, so lines never interleave. When the client cancels,
-what the handler is waiting for, and the next thing it does with its turn, raises
-`asyncio.CancelledError`; a thread that does nothing with it cannot be stopped, but its turn is
-answered all the same, after a grace period.
+`BlockingTurn` is the blocking version of `turn.Turn` that such a handler gets. When the client
+cancels, the pending and the next call on it raise `asyncio.CancelledError`. A thread that makes no
+call cannot be stopped, but its turn is still answered after a grace period.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""From a command line or an address to a connected agent, whatever it speaks.
+"""Connect to an agent by command line or address, and detect its dialect.
 
-Owns the choice of the dialect: the launch tells the family, one handshake the dialect, and where
-the handshake shows another dialect a new connection is opened for that one. That is safe because
-nothing was prompted yet. It does not know how a dialect shakes hands: the table at the end leads
-to the modules that do, each loaded when it is needed.
+The command line suggests a dialect and the handshake confirms it. If the answer shows another
+dialect, `connect` opens a new connection in that one; this is safe because no prompt was sent yet.
+`OPENERS` maps each dialect to its client, which is imported on first use.
 """
 
 from __future__ import annotations
@@ -80,9 +79,8 @@ async def connect(
     that `inherit` names. Permissions are refused unless `permit` says otherwise. `guard` is asked
     before a file or a command is served to the agent; without one, files are read, and `permit` is
     asked before a file is written or a command run, unless it has just allowed that. `inquire`
-    answers
-    what the agent asks its user, pages to visit too if it `visits` them. `on_stderr` gets what a
-    program that is started writes to its stderr, as it comes. `cache` lets a program be
+    answers what the agent asks its user, pages to visit too if it `visits` them. `on_stderr` gets
+    what a program that is started writes to its stderr, as it comes. `cache` lets a program be
     asked only once what it speaks. `details` are options that only one dialect has, by their names
     in its own options, such as ``sandbox`` for Codex.
     """
@@ -106,10 +104,10 @@ async def connect(
         name=name,
         max_line_size=max_line_size,
     )
-    way = _way(target, terms, env, tuple(inherit), on_stderr)
-    if way.launch:
-        terms = structs.replace(terms, launch=way.launch)
-    async with await _open(way, terms, dialect, cache, dict(details or {})) as peer:
+    source = _stream_source(target, terms, env, tuple(inherit), on_stderr)
+    if source.launch:
+        terms = structs.replace(terms, launch=source.launch)
+    async with await _open(source, terms, dialect, cache, dict(details or {})) as peer:
         yield peer
 
 
@@ -127,7 +125,7 @@ class StreamSource:
     program: Program | None = None
 
 
-def _way(
+def _stream_source(
     target: Target,
     terms: Terms,
     env: Mapping[str, str] | None,
@@ -215,35 +213,35 @@ def _concept(argv: Sequence[str]) -> str:
 
 
 async def _open(
-    way: StreamSource, terms: Terms, dialect: str, cache: Cache | None, details: dict[str, Any]
+    source: StreamSource, terms: Terms, dialect: str, cache: Cache | None, details: dict[str, Any]
 ) -> Peer:
     if dialect != AUTO:
         if dialect not in OPENERS:
             known = ", ".join([AUTO, *OPENERS])
             raise UsageError(f"there is no dialect {dialect!r}; there are {known}")
-        return await _shake_hands(way, terms, dialect, cache, details)
+        return await _shake_hands(source, terms, dialect, cache, details)
     known_as = None
-    if cache is not None and way.program is not None:
-        known_as = cache.get(way.program, _concept(way.launch))
-    trying = known_as if known_as in OPENERS else discovery.family(way.launch)
+    if cache is not None and source.program is not None:
+        known_as = cache.get(source.program, _concept(source.launch))
+    trying = known_as if known_as in OPENERS else discovery.family(source.launch)
     tried: list[str] = []
     while True:
         tried.append(trying)
         try:
-            peer = await _shake_hands(way, terms, trying, cache, details, proving=True)
+            peer = await _shake_hands(source, terms, trying, cache, details, proving=True)
         except ProtocolMismatch as error:
             found = error.dialect
             if found not in OPENERS or found in tried:
                 raise
             trying = found
             continue
-        if cache is not None and way.program is not None and trying != known_as:
-            cache.put(way.program, _concept(way.launch), trying)
+        if cache is not None and source.program is not None and trying != known_as:
+            cache.put(source.program, _concept(source.launch), trying)
         return peer
 
 
 async def _shake_hands(
-    way: StreamSource,
+    source: StreamSource,
     terms: Terms,
     dialect: str,
     cache: Cache | None,
@@ -256,23 +254,23 @@ async def _shake_hands(
     If it has to be proved, an answer that shows another dialect is a `ProtocolMismatch` that names
     it, also where this dialect could make do with it.
     """
-    ears = handshake_errors.HandshakeWatch()
-    terms = structs.replace(terms, on_noise=ears.hear)
+    watch = handshake_errors.HandshakeWatch()
+    terms = structs.replace(terms, on_noise=watch.hear)
     stream: Stream | None = None
     try:
-        opener = OPENERS[dialect](dialect, terms, details, cache, way.program)
-        stream = await way.open(dialect)
+        opener = OPENERS[dialect](dialect, terms, details, cache, source.program)
+        stream = await source.open(dialect)
         peer = await opener(stream)
     except ProtocolMismatch:
         raise
     except DragomanError as error:
         if proving and stream is not None and _wants_acp(error) and dialect != discovery.ACP:
             raise ProtocolMismatch(
-                f"{way.name} wants a protocol version: {error}", dialect=discovery.ACP
+                f"{source.name} wants a protocol version: {error}", dialect=discovery.ACP
             ) from error
         if stream is None:
             raise
-        explained = handshake_errors.explain(error, way.name, stream, ears.lines)
+        explained = handshake_errors.explain(error, source.name, stream, watch.lines)
         if explained is error:
             raise
         raise explained from error
@@ -280,7 +278,7 @@ async def _shake_hands(
         found = discovery.of_text(peer.client.hello)
         if found is not None and found != dialect:
             await peer.aclose()
-            raise ProtocolMismatch(f"{way.name} speaks {found}", dialect=found)
+            raise ProtocolMismatch(f"{source.name} speaks {found}", dialect=found)
     return peer
 
 

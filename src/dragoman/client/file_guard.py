@@ -1,8 +1,8 @@
-"""What an agent has done by us without asking anybody, put as a question.
+"""Ask for permission before the client reads or writes a file or runs a command for an agent.
 
-Owns the questions about files that we read and write for an agent and commands that we run for it:
-most agents ask before they do such a thing, and some do not. Who answers is told to a client
-(`guard` in its options). The doing is in `dragoman.client.services`.
+Most agents ask first themselves, but some do not. This module builds the permission questions and
+checks the answers of the client's `guard` callback; `client.services` does the file and terminal
+work.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Why a handshake failed, for the person who has to mend it.
+"""Explain why a handshake failed: build the error with the cause, the output and a remedy.
 
-Owns the sentence: what happened, what the program said, what is probably wrong and what to do.
-It opens nothing: `runs.connect` does, and asks here when that fails.
+`client.connect` and `client.acp.client` open the connection and use this when that fails.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a call returns that has to be entered with ``with`` or ``async with`` before it is used.
+"""Context managers that raise a helpful error if they are used without ``with``.
 
-Owns the sentence for a program that forgot it: whatever else is done with such a value says what to
-write. What is entered, and what that costs, is known to the call that made it.
+`Entering` and `EnteringSync` wrap a block. Awaiting it, reading an attribute or entering it the
+wrong way raises an error that shows the correct statement.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The conversation API for programs without an event loop.
+"""Synchronous conversation API (`connect_sync`) for programs without an event loop.
 
-Owns a loop in a thread of its own, for as long as a connection lives, and the objects that stand
-for a peer, a session and a turn outside of it. It decides nothing: each call is one call of
-`conversation`. Ctrl-C is heard wherever the program waits here: leaving the blocks then cancels the
-turn, closes the session, ends the agent and joins the thread.
+Runs an event loop in a thread for as long as the connection is open; each method makes one call of
+`conversation` there. Ctrl-C interrupts every wait: leaving the blocks then cancels the turn, closes
+the session, ends the agent and joins the thread.
 """
 
 from __future__ import annotations

@@ -85,11 +85,11 @@ class DocumentSpeech:
         return secrets.token_hex(16)
 
     async def update(self, session_id: str, update: acp.SessionUpdate) -> None:
-        voice = self.voices.get(session_id)
-        if voice is None:
+        writer = self.voices.get(session_id)
+        if writer is None:
             return
         for event in translate.of_update(update, self._place, None):
-            for method, params in voice.tell(event):
+            for method, params in writer.tell(event):
                 await self.server.connection.notify(method, params)
 
     async def ask(self, method: Method[P, R], params: P) -> R:

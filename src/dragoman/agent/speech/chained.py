@@ -125,31 +125,31 @@ class ChainedSpeech(DocumentSpeech):
         blocks += [Image(each.data, each.type) for each in params.attachments]
         work = self.prompt(params.session_id, blocks)
         turn_id = f"turn-{secrets.token_hex(8)}"
-        voice = chained.AgentEnd(params.session_id, turn_id, self._family)
-        self.voices[params.session_id] = voice
+        writer = chained.AgentEnd(params.session_id, turn_id, self._family)
+        self.voices[params.session_id] = writer
         self._said[params.session_id].append(chained.SessionMessage("user", params.message))
-        turn = self._turn(work, voice, self._said[params.session_id])
+        turn = self._turn(work, writer, self._said[params.session_id])
         self.server.connection.tasks.start(turn, "answer a prompt")
         return chained.Sent(turn_id=turn_id, status="processing")
 
     async def _turn(
         self,
         work: Coroutine[Any, Any, acp.PromptResponse],
-        voice: chained.AgentEnd,
+        writer: chained.AgentEnd,
         said: list[chained.SessionMessage],
     ) -> None:
         connection = self.server.connection
         ended = await outcome_of(work)
-        if voice.text:
-            said.append(chained.SessionMessage("assistant", voice.text))
+        if writer.text:
+            said.append(chained.SessionMessage("assistant", writer.text))
         with contextlib.suppress(ConnectionLost):
             if isinstance(ended, RemoteError):
-                await connection.notify(*voice.failed(ended.code, ended.message))
-                await connection.notify(*voice.ended("error", ended.message))
+                await connection.notify(*writer.failed(ended.code, ended.message))
+                await connection.notify(*writer.ended("error", ended.message))
             elif outcome_of_stop(ended.stop_reason) is Outcome.OK:
-                await connection.notify(*voice.ended("completed"))
+                await connection.notify(*writer.ended("completed"))
             else:
-                await connection.notify(*voice.ended("error", ended.stop_reason))
+                await connection.notify(*writer.ended("error", ended.stop_reason))
 
 
 class _Replay:

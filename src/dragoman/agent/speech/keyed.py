@@ -132,9 +132,9 @@ class KeyedSpeech(DocumentSpeech):
 
     def _prompt(self, params: shapes.Prompt) -> Coroutine[Any, Any, shapes.Stopped]:
         work = self.prompt(params.session_id, [keyed_translate.block(b) for b in params.content])
-        voice = self.voices.get(params.session_id)
-        if isinstance(voice, keyed_translate.AgentEnd):
-            voice.begin()
+        writer = self.voices.get(params.session_id)
+        if isinstance(writer, keyed_translate.AgentEnd):
+            writer.begin()
         return _stopped(work)
 
     def _cancel(self, params: shapes.Cancel) -> None:

@@ -39,11 +39,11 @@ class OneshotSpeech(DocumentSpeech):
     async def _prompt(self, params: oneshot.Prompt) -> oneshot.Answer:
         session_id = await self._session()
         work = self.prompt(session_id, [Text(params.text)])
-        voice = self.voices[session_id] = oneshot.AgentEnd()
+        writer = self.voices[session_id] = oneshot.AgentEnd()
         response = await work
         used = oneshot.Usage(*tokens_of(response))
         return oneshot.Answer(
-            voice.text,
+            writer.text,
             oneshot.finish_reason(response.stop_reason),
             None if used == oneshot.Usage() else used,
         )

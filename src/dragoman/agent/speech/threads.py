@@ -1,7 +1,7 @@
-"""The dialect of threads on the agent's side.
+"""The agent's side of the threads dialect.
 
-Owns the threads of one client and their history, which a resumed thread is answered with. A turn
-that failed is answered with a result that says so. The shapes are in `dragoman.dialects.legacy.threads`.
+Keeps the threads of one client and their history, which is the answer to a resumed thread. A failed
+turn is answered with a result that says so. `dialects.legacy.threads` has the message shapes.
 """
 
 from __future__ import annotations
@@ -82,31 +82,31 @@ class ThreadsSpeech(DocumentSpeech):
 
     def _turn(self, params: threads.Turn) -> Coroutine[Any, Any, threads.Result]:
         work = self.prompt(params.thread_id, [Text(params.text)])
-        voice = threads.AgentEnd(params.thread_id, f"turn-{next(self._turns)}")
-        self.voices[params.thread_id] = voice
-        return self._result(work, voice, params.text)
+        writer = threads.AgentEnd(params.thread_id, f"turn-{next(self._turns)}")
+        self.voices[params.thread_id] = writer
+        return self._result(work, writer, params.text)
 
     async def _result(
-        self, work: Coroutine[Any, Any, acp.PromptResponse], voice: threads.AgentEnd, asked: str
+        self, work: Coroutine[Any, Any, acp.PromptResponse], writer: threads.AgentEnd, asked: str
     ) -> threads.Result:
         ended = await outcome_of(work)
-        result = threads.Result(voice.thread_id, voice.turn_id)
+        result = threads.Result(writer.thread_id, writer.turn_id)
         if isinstance(ended, RemoteError):
             error = threads.Error(threads.error_code(ended.code), ended.message)
             result = replace(result, status="error", error=error)
         elif outcome_of_stop(ended.stop_reason) is not Outcome.OK:
             # This dialect has two ends: complete, and an error with a word for it.
             error = threads.Error(ended.stop_reason, f"the turn ended: {ended.stop_reason}")
-            result = replace(result, status="error", error=error, content=voice.text or None)
+            result = replace(result, status="error", error=error, content=writer.text or None)
         else:
             used = threads.Usage(*tokens_of(ended))
             result = replace(
                 result,
                 status="complete",
-                content=voice.text,
+                content=writer.text,
                 usage=None if used == threads.Usage() else used,
             )
-        self._history.setdefault(voice.thread_id, []).append(replace(result, text=asked))
+        self._history.setdefault(writer.thread_id, []).append(replace(result, text=asked))
         return result
 
 

@@ -1,9 +1,8 @@
-"""A typed client of one agent that speaks ACP v1.
+"""Typed client of one agent that speaks ACP v1.
 
-Owns the connection after the transport is open: the handshake, what the agent can do, its
-sessions, and the translation of wire errors. It does not start programs (`catalogue.open` does), follow
-turns (`turn`), answer the agent's questions (`inbound`), decide what to offer (`options`) or know
-how people log in (`login`).
+Does the handshake, keeps capabilities and sessions, and translates wire errors. `open` starts
+programs, `turn` follows turns, `inbound` answers the agent's requests, `options` says what the
+client offers, and `login` how people log in.
 """
 
 from __future__ import annotations
@@ -355,7 +354,7 @@ class AcpClient:
         """Send a notification of the agent's own kind."""
         await self.connection.notify(_extension(method), params)
 
-    # -- for the other modules of this room
+    # -- for the other modules of this package
 
     def watch_with(self, record: EventSource) -> None:
         """Let somebody see everything that comes in."""
@@ -471,7 +470,7 @@ class AcpClient:
         self._stderr_before = stderr_size(self.connection.stream)
 
     def cancel_meta(self, why: DragomanError | None) -> dict[str, Any] | None:
-        """What is said beside the cancel of a turn, given `why` it is not the user's own wish.
+        """What is said beside the cancel of a turn, given `why` if the user did not ask for it.
         Nothing, to an agent: whoever is between may want to know."""
         return None
 

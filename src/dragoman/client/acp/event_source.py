@@ -1,8 +1,8 @@
-"""What comes in on an ACP connection, as events, so that nothing is lost.
+"""Turn the messages of an ACP connection into numbered events.
 
-Owns the numbering of a connection's events and those events that belong to no turn: the handshake,
-answers, services, questions to the user, noise, the end. Updates of open sessions become events in
-`peer`. Every line that was received is the `raw` of at least one event, in the order of the wire.
+Covers what belongs to no turn: handshake, responses, service requests, elicitations, unknown
+messages and the end of the connection. `peer` makes the events of open sessions. Every received
+line is the `raw` of at least one event, in wire order.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What an agent asks of its client, answered.
+"""Handle what an ACP agent sends to the client: session updates, requests and cancellations.
 
-Owns the inbound half of a client: updates find their session, requests find their service, and
-what a service raises becomes the protocol's error codes. It does not decide about permissions
-(`dragoman.client.permissions`) and does not touch files itself (`dragoman.client.services`).
+Routes each update to its session and each request to a service or callback, and maps service
+errors to JSON-RPC error codes. `client.permissions` defines the permission callbacks;
+`client.services` implements files and terminals.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Questions to the user as every dialect has them, from and to those of ACP.
+"""Convert ACP elicitations to and from the dialect-neutral `Inquiry` and `Reply`.
 
-Owns the two translations. Who is asked is told by `dragoman.client.inquiries`; when, by `inbound`.
+`client.inquiries` defines those types and the callback; `inbound` receives the requests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Starting an agent, or reaching one that runs, and shaking hands with it.
+"""Start an ACP agent's program, or use an open stream, and complete the handshake.
 
-Owns the way from a command line or an address to a ready client. It does not know what the client
-does then (`client` does), nor which programs are agents: that is the caller's knowledge.
+`open_agent` and `use_agent` return an `AcpClient` for an ``async with`` block and close it
+afterwards. Choosing the program and its arguments is left to the caller.
 """
 
 from __future__ import annotations

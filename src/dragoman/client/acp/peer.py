@@ -1,8 +1,7 @@
-"""The conversation API over ACP v1.
+"""The conversation API over ACP v1: sessions and turns that produce events.
 
-Owns the way from the typed client to events: sessions and turns here are those of `client`,
-`session` and `turn` in this room, with events in place of updates. Nothing is sent or decided that
-those do not send and decide. What belongs to no session becomes events in `record`.
+Wraps the typed `client`, `session` and `turn` of this package and sends nothing that they do not.
+`event_source` makes the events that belong to no session.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What the app-server asks its user, as questions that every dialect has.
+"""Convert the Codex app-server's questions to its user into an `Inquiry`, and the reply back.
 
-Owns the translation of its lists of questions into a form and of a filled form into its answers,
-and the same for MCP servers behind it, whose forms and pages need next to nothing. It asks nobody:
-`questions` does.
+Covers its own question lists and the elicitations (forms and URLs) of MCP servers behind it.
+`server_requests` receives the requests and calls the callback.
 """
 
 from __future__ import annotations

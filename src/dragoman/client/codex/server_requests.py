@@ -1,7 +1,7 @@
-"""What the app-server asks of us, and how each question gets its one answer.
+"""Answer the Codex app-server's requests: approvals, questions to the user, MCP elicitations.
 
-Owns the way of a request from the wire to whoever decides and back, with the events beside it. It
-does not decide: `CodexOptions` names who does. How approvals are put is in `approvals`.
+Each request gets exactly one response, and events record the question and its answer. The
+callbacks in `CodexOptions` decide; `approvals` and `inquiries` convert the messages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Clients for the dialects that exist in documents: oneshot, threads, tagged, keyed, chained.
+"""Clients for the legacy dialects: oneshot, threads, tagged, keyed, chained.
 
-Owns one client for all of them, driven by what `dragoman.dialects` says about each, and the small
-typed clients that two of the documents describe. It does not know a method's name.
+One client serves all of them, driven by the tables in `dialects.legacy`. For oneshot and threads
+there are also small typed clients with the interface that their documents describe.
 """
 
 from dragoman.client.legacy.client import DocumentClient, DocumentOptions

@@ -1,8 +1,7 @@
-"""Which of several names of a method the other side knows.
+"""Choose and cache which of several method names a legacy agent understands.
 
-Owns the order of trying and what is remembered of it, failures too. It sends nothing: `client` and
-`peer` do, and ask here for the next name. The next one is tried only on proof that nothing ran; a
-prompt is never sent twice otherwise.
+Keeps the order to try and remembers success and failure; `client` and `turn` send. The next name is
+tried only if the error proves that nothing ran, so a prompt is never executed twice.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The connection to an agent that speaks one of the documents' dialects.
+"""Connection to an agent that speaks a legacy dialect: handshake, calls and message routing.
 
-Owns the handshake, calls, and the way of every message to its conversation. What messages mean is
-the dialect's business, which is handed in; turns are in `peer`, what an agent asks of us in
-`inbound`, and the order in which names are tried in `chains`.
+The dialect (`dialects.legacy`) is an argument and translates messages to events. Sessions are in
+`peer`, turns in `turn`, the agent's requests in `inbound`, the choice of method names in `chains`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Prompts and MCP servers as a dialect of the documents can take them.
+"""Convert prompt blocks and MCP servers to what a legacy dialect accepts.
 
-Owns what becomes of content that a dialect has no block for: addresses and texts are folded into
-the text of the prompt, anything else is refused before it is sent. It knows no dialect, only what
-each says about itself.
+Links and text resources become prompt text if the dialect has no block for them. Any other
+unsupported block raises `Unsupported` before anything is sent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One request at a time, and what is told meanwhile: the ground of the two small typed clients.
+"""Half-duplex JSON-RPC connection: one request at a time, with a callback for notifications.
 
-Owns a half-duplex connection whose notifications go to whoever made the call that is under way. It
-knows no method; `oneshot` and `threads` do. A second request is refused, as the documents say.
+Base class of the typed clients in `oneshot` and `threads`, which define the methods. A second
+request while one is pending is refused, as the dialects' documents require.
 """
 
 from __future__ import annotations

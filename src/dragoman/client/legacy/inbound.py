@@ -1,8 +1,7 @@
-"""What an agent of the keyed dialect asks of its client, answered.
+"""Answer the requests of an agent in the keyed dialect: permissions, files, terminals.
 
-Owns the way from its requests to permissions, files and terminals; the other dialects of the
-documents ask nothing. It decides nothing (`dragoman.client.permissions` does) and touches no file
-itself (`dragoman.client.services` does).
+The other legacy dialects have no requests from the agent. The permission callback decides
+(`client.permissions`); `client.services` implements files and terminals.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The small typed client of the oneshot dialect, as its document describes it.
+"""Typed client of the oneshot dialect: `initialize`, `prompt` and `close`, as its document says.
 
-Owns `initialize`, `prompt` and `close`, with a callback for notifications. It knows no events and
-no conversations; `peer` has those. Directly or through a broker it is the same: it needs a stream.
+Works on any stream, to a process or a broker, and passes notifications to a callback. For events
+and sessions use `peer` instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""From a dialect's name and a stream, or a command line, to a ready peer.
+"""Open a peer in a legacy dialect, on an open stream or by starting a program.
 
-Owns the table of the documents' dialects. It does not know what they mean, nor how to find out
-which one a program speaks: `dragoman.dialects.discovery` does, and the caller says.
+`DIALECTS` maps each name to its dialect. The caller names the dialect; `dialects.discovery` can
+detect it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The conversation API over the documents' dialects.
+"""Peers and sessions of the conversation API for the legacy dialects.
 
-Owns peers and sessions for all of them: opening, listing, settings, questions. What cannot be said
-in a dialect is refused before anything is sent. The connection is in `client`, a turn in `turn`;
-what messages mean is in the dialect.
+Opens and lists sessions, changes their settings and asks permission questions. What a dialect
+cannot express is refused before anything is sent. `client` has the connection, `turn` the turns.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from dragoman.rpc.tasks import finish
 
 
 class DocumentPeer(Peer):
-    """An agent that speaks one of the documents' dialects. `start` it, or use `opening`."""
+    """An agent that speaks one of the documents' dialects. `start` it, or use `open`."""
 
     client: DocumentClient
 
@@ -122,16 +121,16 @@ class DocumentPeer(Peer):
         for how, able in (("load", can.load), ("resume", can.resume), ("fork", can.fork)):
             if opening.how == how:
                 self.require(able, f"{how} a session")
-        wishes = self.client.end.opens_with
-        for wish, given in (
+        supported = self.client.end.opens_with
+        for option, given in (
             ("mode", opening.mode),
             ("model", opening.model),
             ("mcp_servers", opening.mcp_servers),
             ("additional_directories", opening.additional_directories),
             ("metadata", opening.metadata),
         ):
-            if given and wish not in wishes:
-                self.require(False, f"take {wish.replace('_', ' ')} for a session")
+            if given and option not in supported:
+                self.require(False, f"take {option.replace('_', ' ')} for a session")
         if opening.mode is not None:
             self.require(can.set_mode, "switch modes")
 

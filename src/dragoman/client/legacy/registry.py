@@ -1,7 +1,7 @@
-"""Dialects that somebody else wrote, under a name of their own.
+"""Register third-party dialects by name, for use with ``connect(..., dialect=name)``.
 
-Owns the registration: afterwards `dragoman.connect` speaks the dialect like any other. It does not
-look for dialects by itself, and a handshake never finds one of these: it is always named.
+A registered dialect is used only if it is named: it is neither discovered by itself nor detected
+by a handshake.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The small typed client of the dialect of threads, as its document describes it.
+"""Typed client of the threads dialect: `thread_start`, `thread_resume`, `turn` and `close`.
 
-Owns `thread_start`, `thread_resume`, `turn` and `close`, with a callback for notifications. It
-knows no events and no conversations; `peer` has those. A turn that failed is a result with the
-status ``error``: it does not raise.
+Passes notifications to a callback; for events and sessions use `peer` instead. A failed turn does
+not raise: it is a result with the status ``error``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""A prompt in one of the documents' dialects.
+"""Send, cancel and end one turn in a legacy dialect.
 
-Owns how a turn is sent, answered, cancelled and ended, whichever of the dialects it is in. What
-messages mean is the dialect's business; the session around a turn is in `peer`.
-
-A prompt is sent once. It is sent under another name only where its answer proves that nothing ran.
+A prompt is sent once. It is sent again under another method name only if the error proves that
+nothing ran. The dialect translates messages to events; `peer` has the session around the turn.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""The walk from a path to a place inside the workspace, one open folder at a time.
+"""Resolve a path inside the workspace without following symbolic links out of it.
 
-It owns the descent: from a root down, name by name, with links never followed by the operating
-system. A link is read and its target is walked like the path itself; ".." goes up in the list of
-names walked so far. Nothing outside the roots is ever opened, so a link swapped in at any moment
-leads nowhere else, and an error tells nothing about what exists outside.
-
-It does not know which folders are roots, nor what may be done at a place: `workspace` does.
+Opens one directory after the other from a root down, never letting the operating system follow a
+link: a link is read, and its target is walked in the same way. Nothing outside the roots is ever
+opened, so a link swapped in at any moment cannot lead outside, and an error does not reveal what
+exists there. `workspace` knows the roots and what is allowed at a path.
 """
 
 from __future__ import annotations

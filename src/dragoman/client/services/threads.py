@@ -1,7 +1,7 @@
-"""Blocking work for a service, in a thread, so that the event loop goes on.
+"""Run a service's blocking file work in a thread, with a timeout and cancellation.
 
-It owns the bound on how long the file system may take, and what happens to work whose caller went
-away: it is told to stop and seen to end. What the work is, `files` and `terminals` know.
+On timeout or cancellation the work is signalled to stop through an event. A cancelled caller waits
+briefly for it to end.
 """
 
 from __future__ import annotations
