@@ -2,7 +2,7 @@
 
 It owns the classes and the three answers each gives: whose fault it is (`blame`), whether the
 same thing may be tried again (`retryable`), and whether the other side may already have acted
-(`may_have_run`). It imports nothing of dragoman, so every room may use it.
+(`may_have_run`). It imports nothing of dragoman, so every package may use it.
 
     DragomanError
     ├── UsageError                  the caller asked for something that cannot be done here
@@ -222,5 +222,5 @@ __all__ = [
 
 for _error in list(globals().values()):
     if isinstance(_error, type) and issubclass(_error, DragomanError):
-        # Tracebacks and documents name the door through which everybody gets them.
+        # Tracebacks and documents name the package from which the classes are imported.
         _error.__module__ = __name__

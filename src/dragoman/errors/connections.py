@@ -1,4 +1,4 @@
-"""Errors on the way to the other side and back: starting, connecting, calling, shaking hands.
+"""Errors of starting a program, connecting, the handshake, calls and lost connections.
 
 The whole tree is drawn in `dragoman.errors`.
 """

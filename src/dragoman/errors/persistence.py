@@ -1,4 +1,4 @@
-"""Errors of what is kept between calls: brokers, stored sessions, worktrees.
+"""Errors of brokers, the session store and worktrees.
 
 The whole tree is drawn in `dragoman.errors`.
 """

@@ -1,4 +1,4 @@
-"""Errors of the services that a peer uses through us: files and terminals.
+"""Errors of the services that a client offers to a peer: permissions, files and terminals.
 
 The whole tree is drawn in `dragoman.errors`.
 """

@@ -1,6 +1,6 @@
-"""What happened, in one vocabulary for every dialect: a quiet room.
+"""The event model, common to all dialects. Pure: no I/O, clock, loop or logging.
 
-Owns the closed set of events (`model`), what they are made of (`parts`), the words for how things
-stand (`words`), and `fold`, which turns a stream of events into what a session looks like now.
-Dialects make events; everything above consumes them. Nothing here knows a wire method's name.
+`model` has the closed set of events, `parts` their components, `words` the enumerations, and `fold`
+turns a stream of events into the current state of a session. Dialects make events; the packages
+above consume them. Nothing here knows a wire method's name.
 """

@@ -1,6 +1,6 @@
-"""Where events come from: the fields that every event of a session begins with.
+"""The fields that every event begins with: source, sequence number, session, turn, raw line.
 
-Owns the counting of a connection's events. It does not know what the events say; dialects do.
+All envelopes of one connection share a counter, so its events are numbered in order.
 """
 
 from __future__ import annotations

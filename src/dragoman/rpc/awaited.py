@@ -1,9 +1,8 @@
-"""A call that a task waits for.
+"""A pending call that one task can await, as a faster replacement for an asyncio future.
 
-Owns how the task is let go on. A future does that one turn of the event loop later, and that turn
-costs as much as reading the answer does. Where two ends take turns, an answer comes alone, and
-there is nothing that the turn could be for: then the task goes on at once, inside the callback that
-read the answer. It does not know when that is right; `connection` does.
+A future resumes its task one loop iteration later, which costs as much as reading the response.
+`wake_now` resumes it at once, inside the callback that read the response; `connection` decides when
+that is safe.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The answering half of a connection: every request of theirs gets one answer.
+"""Answer inbound requests: run their handlers and send exactly one response for each.
 
-Owns the requests that are being handled: the task of each, how many may be open at once, and what
-becomes of a handler's result or error. `connection` is built on it and hands requests in.
+Tracks the handler tasks, limits how many requests are open at once, and turns results and errors
+into responses. Base class of `connection.Connection`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Two streams joined into one way, so that a program on one end speaks with one on the other.
+"""Copy bytes in both directions between two streams until one of them ends.
 
-Owns the copying in both directions, held back where a side does not read. It does not know what
-the bytes mean. With it an editor that starts programs reaches a broker that listens on a socket.
+Applies back-pressure: reading pauses while the other side does not read. `cli.broker_stdio` uses
+it to connect an editor's stdio to a broker's socket.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _redactor: Redactor | None = None
 def redact_with(redactor: Redactor) -> None:
     """Take secrets out of every trace that this process opens from now on with this redactor.
 
-    Which values are secrets, though they look like nothing, only those above this room know.
+    Only the packages above this one know which ordinary-looking values are secrets.
     """
     global _redactor
     _redactor = redactor

@@ -1,5 +1,4 @@
-"""JSON-RPC as bytes and values: a quiet room.
+"""JSON-RPC framing, messages and the state machine of one peer. Pure: no I/O.
 
-Owns framing, the kinds of message, and the state of one end of a conversation. Nothing here opens,
-waits, logs or looks at a clock; `dragoman.rpc` puts it on a transport.
+Nothing here opens anything, waits, logs or reads a clock; `dragoman.rpc` puts it on a transport.
 """

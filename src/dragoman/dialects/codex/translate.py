@@ -1,8 +1,7 @@
-"""What the app-server's messages mean in the common vocabulary.
+"""Translate notifications of the Codex app-server into events.
 
-Owns the mapping from notifications to events, and the words for the settings of a thread. Items are
-in `items`, errors in `failures`. It keeps nothing between messages: every one of them names its
-thread and its turn.
+Also names the settings of a thread. `items` translates items and `failures` errors. Stateless:
+every message names its thread and turn.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""What a dialect of the documents offers to whoever speaks it, as protocols.
+"""Interface of a legacy dialect (`ClientEnd`), and a minimal base class for new ones (`BareEnd`).
 
-Owns the shape, and a dialect that can do next to nothing, for others to grow from. The dialects
-here never import this: they have the right methods, and the room that uses them
-(`dragoman.client.legacy`) is where the type checker compares the two. The dialects are the
-modules beside this one; each keeps its own state for one connection and touches nothing else.
-
-Messages are pairs of a method and its params. Where several may be tried, they are a sequence: the
-next one only after proof that nothing ran.
+The dialects beside this module do not import it: they match the protocol structurally, and mypy
+checks them where `client.legacy` uses them. Each keeps the state of one connection only. A message
+is a pair of method and params; in a sequence of messages, the next is an alternative to try only
+after proof that nothing ran.
 """
 
 from __future__ import annotations
@@ -62,7 +59,7 @@ class ClientEnd(Protocol):
     def cancel(self) -> Cancel: ...
     @property
     def opens_with(self) -> frozenset[str]:
-        """Which wishes for a session it can express: mode, model, mcp_servers, metadata."""
+        """Which options of a new session it can express: mode, model, mcp_servers, metadata."""
 
     @property
     def loads_from_list(self) -> bool:

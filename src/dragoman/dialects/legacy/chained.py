@@ -1,9 +1,8 @@
-"""A protocol that nobody has seen: every method has several possible names.
+"""The chained dialect: each method has several possible names, to be tried in order.
 
-Owns the chains of names, the shapes of the bodies, and what they mean as events. Which name works
-is found out by whoever sends (`dragoman.client.legacy`); here is only the order to try them in,
-which begins with the family that a harmless call was answered in. A prompt may never be answered:
-a notification ends its turn.
+Defines the name chains, message shapes and event translations. `client.legacy.chains` finds the
+name that works, beginning with the naming family that a read-only call was answered in. The
+response to a prompt may never come: a notification ends the turn.
 """
 
 from __future__ import annotations

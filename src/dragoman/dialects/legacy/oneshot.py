@@ -1,8 +1,7 @@
-"""One prompt for each request: no sessions, a version that is a date, bare notifications.
+"""The oneshot dialect: one prompt per request, no sessions, a date as version.
 
-Owns the names and shapes of this dialect at both ends and what they mean as events. A call of a
-tool has no id and no result here, so ids are made up, and a call that nobody finished is closed as
-"other" when its turn ends. It does not know how messages travel.
+Method names, message shapes and event translations for both ends. Tool calls have no id and no
+result on the wire: ids are generated, and open calls are closed as "other" when the turn ends.
 """
 
 from __future__ import annotations

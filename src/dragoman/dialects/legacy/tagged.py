@@ -1,8 +1,7 @@
-"""ACP as a design for Go servers has it: a string version, session metadata, updates with a type.
+"""The tagged dialect: ACP designed for Go servers, with a string version and typed updates.
 
-Owns the names and shapes of this dialect at both ends and what they mean as events. Capabilities
-have keys with a literal dot. A cancel is a request, and a serial agent reads it only when its
-prompt is over: it is best effort. It does not know how messages travel.
+Method names, message shapes and event translations for both ends. Capability keys contain literal
+dots. Cancelling is a request and best effort: a serial agent reads it only after its prompt ended.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Threads and turns whose answer is the result.
+"""The threads dialect: threads and turns, where the response to a turn is its result.
 
-Owns the names and shapes of this dialect at both ends and what they mean as events. There may be a
-handshake or none; progress has no names of its own, so whatever arrives meanwhile is kept as it
-is. A turn that failed is answered with a result that says so: it is an outcome, not an error.
+Method names, message shapes and event translations for both ends. The handshake is optional.
+Progress notifications have no fixed names and are kept as they are. A failed turn is answered with
+a result that says so, not with a JSON-RPC error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What the protocol's messages mean in the common vocabulary.
+"""Translate ACP v1 updates, results and requests into events.
 
-Owns the mapping from updates, results and requests of ACP v1 to events, and nothing else: it keeps
-no session and decides nothing. What the protocol cannot say is not made up: there are no turn ids
-on the wire, and a deletion cannot be told from a file that became empty.
+Stateless. Adds nothing that the protocol does not say: it has no turn ids, and a deleted file looks
+like one that became empty.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns the union `SessionUpdate`, told apart by `sessionUpdate`, and the types only it uses. A chunk
 of a message is the commonest message of the protocol, so these types are kept flat: decoding one
-is a single pass. It does not know what the updates add up to; the rooms above fold them.
+is a single pass. It does not know what the updates add up to; the packages above fold them.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""ACP as it was once read off the wire: updates keyed by what they carry.
+"""The keyed dialect: ACP as once seen on the wire, with updates keyed by what they carry.
 
-Owns the names and shapes (`keyed.shapes`) and what they mean (`keyed.translate`) at both ends. It does not know
-how messages travel, and no other dialect.
+`keyed.shapes` has method names and message shapes, `keyed.translate` the translation to and from
+events.
 """
 
 from dragoman.dialects.legacy.keyed.translate import DIALECT, LOSSES, AgentEnd, ClientEnd

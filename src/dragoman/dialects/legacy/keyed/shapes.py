@@ -1,7 +1,6 @@
-"""The bodies of this dialect's messages, and the names of its methods.
+"""Method names and message shapes of the keyed dialect, in wire spelling.
 
-Owns the wire spelling and nothing else; what it means is in `translate`. What may be left out has a
-default and is left out when sent.
+Optional fields have a default and are omitted when sent. `translate` converts them to events.
 """
 
 from __future__ import annotations

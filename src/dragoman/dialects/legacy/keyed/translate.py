@@ -1,8 +1,7 @@
-"""What the messages of this dialect mean as events, and how events are put into them.
+"""Translate the keyed dialect to events (`ClientEnd`) and events to it (`AgentEnd`).
 
-Owns both ends: `ClientEnd` reads what an agent says, `AgentEnd` says what an agent does. One update
-may carry several things; each becomes an event, in the order text, tool, plan, mode. Shapes are in
-`shapes`; how messages travel is known elsewhere.
+One update may carry several things; each becomes an event, in the order text, tool, plan, mode.
+`shapes` has the message shapes.
 """
 
 from __future__ import annotations
