@@ -1,8 +1,8 @@
-"""Reading files of the workspace for an answer, and nothing outside of it.
+"""Read lines of files inside the workspace for scout's answers, with size limits.
 
-Owns the way from a path that somebody wrote to lines that can be shown: whole or in part, bounded,
-as text whatever the bytes are. Which paths lead outside is judged by
-`dragoman.client.services.workspace`, links included. It blocks: it is called in a thread.
+Resolves paths from a question and refuses those outside the workspace, symbolic links included
+(`client.services.workspace`). Refuses binary files and replaces invalid UTF-8. Blocking: call it
+in a thread.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""All files of a folder, in no time: what is in the repository and what is not.
+"""List all files below a directory, skipping what .gitignore excludes.
 
-Owns the walk: folder by folder, links never followed, what `gitignore` keeps out left out, what
-cannot be read counted. It opens nothing but folders and .gitignore files. It runs in a thread and
-looks now and then whether anybody still waits.
+Never follows symbolic links, opens only directories and .gitignore files, and counts what it cannot
+read. Blocking: call it in a thread; it checks regularly whether it was cancelled.
 """
 
 from __future__ import annotations

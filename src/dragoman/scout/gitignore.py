@@ -1,8 +1,7 @@
-"""Which files a .gitignore keeps out.
+"""Parse a .gitignore file and decide whether it excludes a path.
 
-Owns the reading of such a file and the judgement over one name below it: the last line that fits
-decides, a line with an exclamation mark brings back, one with a slash in it counts from the file's
-own folder. It is pure: `file_walk` finds the files and asks.
+The last matching line decides, ``!`` includes again, and a pattern with a slash is anchored at the
+directory of the file. Pure: `file_walk` finds and reads the files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A turn at work: the plan that moves, the tool calls, and the folder it is all about.
+"""Report scout's progress in a turn: the plan and its steps, tool calls, search results.
 
-Owns how scout reports: every turn has a plan whose steps are ticked off, and every look at the
-repository is a tool call with its kind, its places and what it found. It finds out nothing itself;
-`answers` does.
+Every access to the repository is shown as a tool call with its kind, locations and findings.
+`answers` decides what to look up.
 """
 
 from __future__ import annotations

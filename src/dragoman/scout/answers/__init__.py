@@ -1,7 +1,7 @@
-"""How each intent becomes an answer.
+"""Answer a question: dispatch each intent to the module that handles it.
 
-Owns the choice only: names in programs are answered by `names`, files and folders by `places`, what
-is left to do and what was done by `work`, writing by `answers.save`. Each is loaded when it is needed.
+`names` answers about symbols in code, `places` about files and folders, `work` about to-dos and
+changes, `save` writes a file. Each module is imported when it is needed.
 """
 
 from __future__ import annotations

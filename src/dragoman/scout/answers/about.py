@@ -1,6 +1,6 @@
-"""What scout says of itself: what it can be asked, and that it cannot answer something.
+"""Scout's help text, and its reply to a question that it does not understand.
 
-Owns the words, made from the tables of questions and commands, so that they are never out of date.
+Both are generated from the tables in `questions` and `commands`, so they are always up to date.
 """
 
 from __future__ import annotations

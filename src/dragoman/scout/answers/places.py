@@ -1,7 +1,7 @@
-"""Answers about files and folders: what is there, how it is laid out, what it says.
+"""Answer questions about files and directories: search, layout, content, counts.
 
-Owns the telling. What is there is found out by `dragoman.scout.overview`, what a file says by
-`dragoman.scout.file_reader`; a path that somebody wrote is first taken as it is, then as a part of one.
+`overview` finds files and `file_reader` reads them. A path in a question is first taken as it is,
+then as a part of a path.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Writing the last answer to a file: the one thing that scout changes, and only when it may.
+"""Save scout's last answer to a file, after asking for permission: the only write that scout does.
 
-Owns the question and the writing: the change is shown as a difference, the client is asked, and
-only then the file is written, by the client where it offers that. A refusal ends the turn without a
-further word: then nobody can take it for done.
+The tool call shows the diff. The client writes the file if it offers that, otherwise scout does.
+After a refusal the turn ends without text, so that it does not look as if the file was written.
 """
 
 from __future__ import annotations
