@@ -1,8 +1,7 @@
 """Simulates the bandit on peers that change, and draws how it does against a fixed order.
 
-Owns two made-up worlds and what is measured in them. The bandit is that of `dragoman.delegation.bandit`,
-function by function; only the peers are invented. Everything follows from the seeds, so the figures
-and the drawing come out the same again:
+There are two made-up worlds. The bandit is the real one (`dragoman.delegation.bandit`), only the
+peers are invented. Everything follows from the seeds, so figures and drawing are reproducible:
 
     python -m scripts.simulate_bandit             prints the figures, writes the drawing
     python -m scripts.simulate_bandit --json      prints everything, writes nothing

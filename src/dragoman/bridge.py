@@ -1,4 +1,4 @@
-"""The earlier name of `dragoman.gateway`: ``python -m dragoman.bridge`` and its imports go on working.
+"""The earlier name of `dragoman.gateway`: ``python -m dragoman.bridge`` and imports still work.
 
 It goes away with the next release; nothing in dragoman imports it.
 """

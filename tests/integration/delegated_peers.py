@@ -94,8 +94,8 @@ class Bench:
         return load_context(self.work, environ={**base, **own, **self.environ})
 
     async def delegate(
-        self, prompt: str = "look at it", *, role: str = "review", reins: CancelHandle | None = None,
-        **wish: Any,
+        self, prompt: str = "look at it", *, role: str = "review",
+        reins: CancelHandle | None = None, **wish: Any,
     ) -> Delegation:  # fmt: skip
         async def pause(seconds: float) -> None:
             self.pauses.append(seconds)
