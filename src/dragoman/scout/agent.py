@@ -140,10 +140,10 @@ class Scout:
             reader = FileReader(str(turn.session.cwd))
         except UsageError as error:
             return await self._end(turn, asked, f"I cannot look: {error}.", answered=False)
-        desk = TurnContext(turn, reader)
-        found: ScoutAnswer = await answers.answer(desk, intent, getattr(state, "last", ""))
+        context = TurnContext(turn, reader)
+        found: ScoutAnswer = await answers.answer(context, intent, getattr(state, "last", ""))
         if found.answered:
-            await desk.finish()
+            await context.finish()
         state.symbol = found.symbol or getattr(state, "symbol", "")
         state.path = found.path or getattr(state, "path", "")
         keep = not isinstance(intent, Save)

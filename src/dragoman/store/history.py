@@ -139,7 +139,9 @@ def events_of(line: bytes, envelope: EventEnvelope) -> Iterator[model.Event]:
     raw = b'{"jsonrpc":"2.0","method":"%b","params":%b}' % (_UPDATE, line)
     update = _update(line)
     if update is None:
-        yield model.Unknown(*envelope.base(acp.SESSION_UPDATE.name, raw), "a line that is no update")
+        yield model.Unknown(
+            *envelope.base(acp.SESSION_UPDATE.name, raw), "a line that is no update"
+        )
     else:
         yield from translate.of_update(update, envelope, raw)
 

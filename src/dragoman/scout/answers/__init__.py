@@ -13,32 +13,32 @@ from dragoman.scout import intents
 from dragoman.scout.turn_context import ScoutAnswer, TurnContext
 
 
-async def answer(desk: TurnContext, intent: intents.Intent, last: str = "") -> ScoutAnswer:
+async def answer(context: TurnContext, intent: intents.Intent, last: str = "") -> ScoutAnswer:
     """Find out what was asked for. `last` is the answer before this one, for saving it."""
     try:
-        return await _answer(desk, intent, last)
+        return await _answer(context, intent, last)
     except ServiceError as error:
         return ScoutAnswer(f"I cannot do that: {error}.", answered=False)
 
 
-async def _answer(desk: TurnContext, intent: intents.Intent, last: str) -> ScoutAnswer:
+async def _answer(context: TurnContext, intent: intents.Intent, last: str) -> ScoutAnswer:
     match intent:
         case intents.Definition() | intents.Uses() | intents.Callers() | intents.FindText():
             from dragoman.scout.answers import names
 
-            return await names.answer(desk, intent)
+            return await names.answer(context, intent)
         case intents.Todos() | intents.RecentChanges():
             from dragoman.scout.answers import work
 
-            return await work.answer(desk, intent)
+            return await work.answer(context, intent)
         case intents.Save():
             from dragoman.scout.answers import save
 
-            return await save.save(desk, intent, last)
+            return await save.save(context, intent, last)
         case intents.Help():
             from dragoman.scout.answers import about
 
-            await desk.plan("Say what I can do")
+            await context.plan("Say what I can do")
             return ScoutAnswer(about.abilities())
         case (
             intents.FindFiles()
@@ -52,6 +52,6 @@ async def _answer(desk: TurnContext, intent: intents.Intent, last: str) -> Scout
         ):
             from dragoman.scout.answers import places
 
-            return await places.answer(desk, intent)
+            return await places.answer(context, intent)
         case _ as never:
             assert_never(never)

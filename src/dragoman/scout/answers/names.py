@@ -30,17 +30,17 @@ MAX_TEXTS: Final = 20_000
 Asked: TypeAlias = Definition | Uses | Callers | FindText
 
 
-async def answer(desk: TurnContext, asked: Asked) -> ScoutAnswer:
+async def answer(context: TurnContext, asked: Asked) -> ScoutAnswer:
     """Answer a question about a name or some words."""
     match asked:
         case Definition():
-            return await _definition(desk, asked.symbol)
+            return await _definition(context, asked.symbol)
         case Uses():
-            return await _uses(desk, asked.symbol)
+            return await _uses(context, asked.symbol)
         case Callers():
-            return await _callers(desk, asked.symbol)
+            return await _callers(context, asked.symbol)
         case FindText():
-            return await _text(desk, asked.text)
+            return await _text(context, asked.text)
         case _ as never:
             assert_never(never)
 
@@ -57,10 +57,12 @@ class _Name:
         """What has to be said about the answer before it is given."""
         self.missed = ""
 
-    async def look(self, desk: TurnContext, title: str, shown: Callable[[], Sequence[Hit]]) -> None:
+    async def look(
+        self, context: TurnContext, title: str, shown: Callable[[], Sequence[Hit]]
+    ) -> None:
         """Search, and choose the definitions that are meant. `shown` is what was looked for."""
         seen = self.seen
-        searched = await desk.search(
+        searched = await context.search(
             f"{title} {code(self.name)}",
             Query((self.name,)),
             seen,
@@ -70,8 +72,8 @@ class _Name:
         self.best = seen.best()
         if self.container and self.best:
             found, container = self.best, self.container
-            inside = await desk.in_thread(
-                lambda stop: symbols.belonging(found, container, desk.reader, stop)
+            inside = await context.in_thread(
+                lambda stop: symbols.belonging(found, container, context.reader, stop)
             )
             if inside:
                 self.best = inside
@@ -83,14 +85,14 @@ class _Name:
         return ScoutAnswer(paragraphs(text, self.missed), answered=False)
 
 
-async def _definition(desk: TurnContext, symbol: str) -> ScoutAnswer:
-    await desk.plan(f"Search for {code(symbol)}", "Tell definitions from uses", "Answer")
+async def _definition(context: TurnContext, symbol: str) -> ScoutAnswer:
+    await context.plan(f"Search for {code(symbol)}", "Tell definitions from uses", "Answer")
     asked = _Name(symbol)
     seen = asked.seen
     await asked.look(
-        desk, "Search for", lambda: [each.hit for each in seen.best()] or seen.other_uses()
+        context, "Search for", lambda: [each.hit for each in seen.best()] or seen.other_uses()
     )
-    await desk.step()
+    await context.step()
     if not seen.known:
         return asked.unknown()
     exports = seen.exports()
@@ -101,8 +103,8 @@ async def _definition(desk: TurnContext, symbol: str) -> ScoutAnswer:
         # It is used here and defined elsewhere, or in a way I do not know: not an answer.
         return ScoutAnswer(paragraphs(text, told, asked.missed), answered=False, symbol=symbol)
     first = asked.best[0]
-    snippet = await _snippet(desk, first.hit)
-    await desk.step()
+    snippet = await _snippet(context, first.hit)
+    await context.step()
     language = languages.of_path(first.hit.path)
     where = place(first.hit.path, first.hit.line)
     kind = f"{first.mark.kind}, {language.name}"
@@ -123,19 +125,19 @@ async def _definition(desk: TurnContext, symbol: str) -> ScoutAnswer:
     )
 
 
-async def _uses(desk: TurnContext, symbol: str) -> ScoutAnswer:
-    await desk.plan(f"Search for {code(symbol)}", "Leave out its definition", "Answer")
+async def _uses(context: TurnContext, symbol: str) -> ScoutAnswer:
+    await context.plan(f"Search for {code(symbol)}", "Leave out its definition", "Answer")
     asked = _Name(symbol)
     seen = asked.seen
-    await asked.look(desk, "Search for uses of", seen.other_uses)
-    await desk.step()
+    await asked.look(context, "Search for uses of", seen.other_uses)
+    await context.step()
     if not seen.known:
         return asked.unknown()
     uses = seen.other_uses()
     shown_as_definition = seen.use_count - len(uses) if len(seen.uses) < symbols.MAX_KEPT else 0
     total = max(seen.use_count - shown_as_definition, len(uses))
     defined = ["Defined in:", *_defined(asked.best[:5])] if asked.best else []
-    await desk.step()
+    await context.step()
     if not uses:
         text = f"{code(symbol)} is not used anywhere in this folder."
         return ScoutAnswer(paragraphs(asked.note, text, defined, asked.missed), symbol=symbol)
@@ -147,17 +149,19 @@ async def _uses(desk: TurnContext, symbol: str) -> ScoutAnswer:
     )
 
 
-async def _callers(desk: TurnContext, symbol: str) -> ScoutAnswer:
-    await desk.plan(f"Search for calls of {code(symbol)}", "See what they stand in", "Answer")
+async def _callers(context: TurnContext, symbol: str) -> ScoutAnswer:
+    await context.plan(f"Search for calls of {code(symbol)}", "See what they stand in", "Answer")
     asked = _Name(symbol)
     seen = asked.seen
-    await asked.look(desk, "Search for calls of", lambda: seen.in_order(seen.calls))
-    await desk.step()
+    await asked.look(context, "Search for calls of", lambda: seen.in_order(seen.calls))
+    await context.step()
     if not seen.known:
         return asked.unknown()
     calls = seen.in_order(seen.calls)
-    told = await desk.in_thread(lambda stop: symbols.callers(calls[:MAX_LISTED], desk.reader, stop))
-    await desk.step()
+    told = await context.in_thread(
+        lambda stop: symbols.callers(calls[:MAX_LISTED], context.reader, stop)
+    )
+    await context.step()
     defined = ["Defined in:", *_defined(asked.best[:5])] if asked.best else []
     if not calls:
         text = f"Nobody calls {code(symbol)} in this folder."
@@ -171,9 +175,9 @@ async def _callers(desk: TurnContext, symbol: str) -> ScoutAnswer:
     return ScoutAnswer(paragraphs(asked.note, head, lines, defined, asked.missed), symbol=symbol)
 
 
-async def _text(desk: TurnContext, text: str) -> ScoutAnswer:
+async def _text(context: TurnContext, text: str) -> ScoutAnswer:
     shown = code(text)
-    await desk.plan(f"Search for {shown}", "Answer")
+    await context.plan(f"Search for {shown}", "Answer")
     if not text.strip():
         return ScoutAnswer("There is nothing to search for.", answered=False)
     hits: list[Hit] = []
@@ -182,10 +186,10 @@ async def _text(desk: TurnContext, text: str) -> ScoutAnswer:
         hits.append(hit)
         return len(hits) < MAX_TEXTS
 
-    searched = await desk.search(
+    searched = await context.search(
         f"Search for {shown}", Query((text,), words=False), sink, lambda: sorted(hits)
     )
-    await desk.step()
+    await context.step()
     missed = reservations(searched)
     if not hits:
         return ScoutAnswer(paragraphs(f"{shown} stands nowhere in this folder.", missed))
@@ -209,19 +213,19 @@ def _listed(hits: Sequence[Hit], limit: int, total: int) -> list[str]:
     return lines
 
 
-async def _snippet(desk: TurnContext, hit: Hit) -> str:
+async def _snippet(context: TurnContext, hit: Hit) -> str:
     """The first lines of a definition."""
     title = f"Read {place(hit.path, hit.line)}"
     raw = {"path": hit.path if hit.path.isprintable() else "", "line": hit.line}
-    async with desk.tool(title, "read", "read", raw) as call:
+    async with context.tool(title, "read", "read", raw) as call:
         try:
-            part = await desk.in_thread(
-                lambda stop: desk.reader.part(hit.path, hit.line, hit.line + SNIPPET - 1, stop)
+            part = await context.in_thread(
+                lambda stop: context.reader.part(hit.path, hit.line, hit.line + SNIPPET - 1, stop)
             )
         except ServiceError as error:
             await call.fail(str(error))
             return fence([hit.text])
-        await desk.report(call, [hit], count(len(part.lines), "line"))
+        await context.report(call, [hit], count(len(part.lines), "line"))
     lines = part.lines
     while lines and not lines[-1].strip():
         lines.pop()

@@ -39,25 +39,25 @@ Asked: TypeAlias = (
 )
 
 
-async def answer(desk: TurnContext, asked: Asked) -> ScoutAnswer:
+async def answer(context: TurnContext, asked: Asked) -> ScoutAnswer:
     """Answer a question about files and folders."""
     match asked:
         case FindFiles():
-            return await _find(desk, asked)
+            return await _find(context, asked)
         case Folder():
-            return await _folder(desk, asked)
+            return await _folder(context, asked)
         case Layout():
-            return await _layout(desk, asked)
+            return await _layout(context, asked)
         case ReadFile():
-            return await _read(desk, asked)
+            return await _read(context, asked)
         case CountFiles():
-            return await _count(desk, asked)
+            return await _count(context, asked)
         case Readme():
-            return await _readme(desk)
+            return await _readme(context)
         case EntryPoints():
-            return await _entry_points(desk)
+            return await _entry_points(context)
         case Tests():
-            return await _tests(desk, asked)
+            return await _tests(context, asked)
         case _ as never:
             assert_never(never)
 
@@ -65,18 +65,18 @@ async def answer(desk: TurnContext, asked: Asked) -> ScoutAnswer:
 # -- files
 
 
-async def _find(desk: TurnContext, asked: FindFiles) -> ScoutAnswer:
+async def _find(context: TurnContext, asked: FindFiles) -> ScoutAnswer:
     what = f"{asked.language} files" if asked.language else f"files named {code(asked.pattern)}"
-    await desk.plan(f"Look for {what}", "Answer")
+    await context.plan(f"Look for {what}", "Answer")
     raw = {"pattern": asked.pattern, "language": asked.language}
-    async with desk.tool(f"Look for {what}", "search", "files", raw, path="") as call:
-        found, total = await desk.in_thread(
+    async with context.tool(f"Look for {what}", "search", "files", raw, path="") as call:
+        found, total = await context.in_thread(
             lambda stop: overview.find_files(
-                desk.root, asked.pattern, asked.language, stop, MAX_LISTED
+                context.root, asked.pattern, asked.language, stop, MAX_LISTED
             )
         )
-        await desk.report(call, [Hit(path, 0, "") for path in found], count(total, "file"))
-    await desk.step()
+        await context.report(call, [Hit(path, 0, "") for path in found], count(total, "file"))
+    await context.step()
     if not found:
         return ScoutAnswer(f"There are no {what} here.")
     if total == 1:
@@ -87,28 +87,30 @@ async def _find(desk: TurnContext, asked: FindFiles) -> ScoutAnswer:
     return ScoutAnswer(paragraphs(f"There are {total:,} {what}:", lines), path=found[0])
 
 
-async def _read(desk: TurnContext, asked: ReadFile) -> ScoutAnswer:
-    await desk.plan(f"Read {place(asked.path)}", "Answer")
+async def _read(context: TurnContext, asked: ReadFile) -> ScoutAnswer:
+    await context.plan(f"Read {place(asked.path)}", "Answer")
     path = asked.path
     try:
-        path = await desk.in_thread(lambda _: desk.reader.file(asked.path))
+        path = await context.in_thread(lambda _: context.reader.file(asked.path))
     except FileMissing:
-        found = await _guess(desk, asked.path)
+        found = await _guess(context, asked.path)
         if len(found) != 1:
             return _ambiguous(asked.path, found)
         path = found[0]
     except PathRefused as error:
         if "folder" not in error.reason or "outside" in error.reason:
             raise
-        return await _folder(desk, Folder(asked.path))
+        return await _folder(context, Folder(asked.path))
     first, last = asked.first, asked.last
     if first is not None and last is None and first > 0 and asked.last is None:
         last = first + 39
-    async with desk.tool(f"Read {place(path)}", "read", "read", {"path": shown_path(path)}) as call:
-        part = await desk.in_thread(lambda stop: desk.reader.part(path, first, last, stop))
+    async with context.tool(
+        f"Read {place(path)}", "read", "read", {"path": shown_path(path)}
+    ) as call:
+        part = await context.in_thread(lambda stop: context.reader.part(path, first, last, stop))
         hit = Hit(path, part.first if part.lines else 0, "")
-        await desk.report(call, [hit], count(len(part.lines), "line"))
-    await desk.step()
+        await context.report(call, [hit], count(len(part.lines), "line"))
+    await context.step()
     total = part.total or 0
     if not part.lines:
         if total == 0:
@@ -128,19 +130,19 @@ async def _read(desk: TurnContext, asked: ReadFile) -> ScoutAnswer:
     return ScoutAnswer(paragraphs(head, body, more), path=path)
 
 
-async def _guess(desk: TurnContext, written: str) -> list[str]:
+async def _guess(context: TurnContext, written: str) -> list[str]:
     """Files that somebody may mean by a part of a path. Never outside, whatever is written."""
     if os.path.isabs(written) or ".." in written.split("/"):
         raise FileMissing(written)
-    async with desk.tool(f"Look for {place(written)}", "search", "files", path="") as call:
-        found, total = await desk.in_thread(
-            lambda stop: overview.find_files(desk.root, written, "", stop, MAX_LISTED)
+    async with context.tool(f"Look for {place(written)}", "search", "files", path="") as call:
+        found, total = await context.in_thread(
+            lambda stop: overview.find_files(context.root, written, "", stop, MAX_LISTED)
         )
         name = written.lower().rpartition("/")[2]
         exact = [path for path in found if path.lower().rpartition("/")[2] == name]
         stems = [p for p in found if p.lower().rpartition("/")[2].partition(".")[0] == name]
         chosen = exact or stems
-        await desk.report(call, [Hit(path, 0, "") for path in chosen], count(total, "file"))
+        await context.report(call, [Hit(path, 0, "") for path in chosen], count(total, "file"))
     return chosen
 
 
@@ -155,25 +157,25 @@ def _ambiguous(written: str, found: list[str]) -> ScoutAnswer:
 # -- folders
 
 
-async def _folder(desk: TurnContext, asked: Folder) -> ScoutAnswer:
+async def _folder(context: TurnContext, asked: Folder) -> ScoutAnswer:
     shown = place(asked.path) if asked.path else "this folder"
-    await desk.plan(f"Look into {shown}", "Answer")
+    await context.plan(f"Look into {shown}", "Answer")
     try:
-        path = await desk.in_thread(lambda _: desk.reader.folder(asked.path or "."))
+        path = await context.in_thread(lambda _: context.reader.folder(asked.path or "."))
     except FileMissing:
         return ScoutAnswer(f"There is no folder {shown} here.", answered=False)
     except PathRefused as error:
         if error.reason != "it is not a folder":
             raise
-        return await _read(desk, ReadFile(asked.path))
-    async with desk.tool(
+        return await _read(context, ReadFile(asked.path))
+    async with context.tool(
         f"List {shown}", "read", "list", {"path": asked.path or "."}, path
     ) as call:
-        entries = await desk.in_thread(
-            lambda stop: overview.list_folder(desk.root, path, asked.depth, stop)
+        entries = await context.in_thread(
+            lambda stop: overview.list_folder(context.root, path, asked.depth, stop)
         )
-        await desk.report(call, [], count(len(entries), "name"))
-    await desk.step()
+        await context.report(call, [], count(len(entries), "name"))
+    await context.step()
     title = place(path) if path else "This folder"
     if not entries:
         return ScoutAnswer(f"{title} is empty.", path=path)
@@ -200,27 +202,29 @@ def _entry(folder: str, entry: overview.FolderEntry) -> str:
     return f"- {place(path)} ({note})"
 
 
-async def _survey(desk: TurnContext, under: str) -> Survey:
-    async with desk.tool("Look at all files", "read", "survey", path=under) as call:
-        seen = await desk.in_thread(lambda stop: overview.survey(desk.root, under, stop))
-        await desk.report(call, [], count(seen.files, "file"))
+async def _survey(context: TurnContext, under: str) -> Survey:
+    async with context.tool("Look at all files", "read", "survey", path=under) as call:
+        seen = await context.in_thread(lambda stop: overview.survey(context.root, under, stop))
+        await context.report(call, [], count(seen.files, "file"))
     return seen
 
 
-async def _layout(desk: TurnContext, asked: Layout) -> ScoutAnswer:
-    await desk.plan("Look at all files", "See what the project says of itself", "Answer")
-    under = await desk.in_thread(lambda _: desk.reader.folder(asked.path)) if asked.path else ""
-    seen = await _survey(desk, under)
-    await desk.step()
+async def _layout(context: TurnContext, asked: Layout) -> ScoutAnswer:
+    await context.plan("Look at all files", "See what the project says of itself", "Answer")
+    under = (
+        await context.in_thread(lambda _: context.reader.folder(asked.path)) if asked.path else ""
+    )
+    seen = await _survey(context, under)
+    await context.step()
     if not seen.files:
         return ScoutAnswer("There are no files here.", path=under)
-    said = await _first_words(desk, seen.readme) if seen.readme else ""
-    await desk.step()
-    name = place(under) if under else code(os.path.basename(desk.root) or "/")
+    said = await _first_words(context, seen.readme) if seen.readme else ""
+    await context.step()
+    name = place(under) if under else code(os.path.basename(context.root) or "/")
     head = f"{name} has {count(seen.files, 'file')}" + (
         f" in {count(len(seen.top), 'folder')} and beside them." if seen.top else "."
     )
-    entries = overview.entry_points(desk.root, seen)[:8]
+    entries = overview.entry_points(context.root, seen)[:8]
     tests = ", ".join(
         f"{place(folder or '.')} ({count(number, 'file')})"
         for folder, number in seen.tests.most_common(4)
@@ -241,11 +245,15 @@ async def _layout(desk: TurnContext, asked: Layout) -> ScoutAnswer:
     )
 
 
-async def _first_words(desk: TurnContext, readme: str) -> str:
+async def _first_words(context: TurnContext, readme: str) -> str:
     """The first sentences of a README that are no heading and no picture."""
-    async with desk.tool(f"Read {place(readme)}", "read", "read", {"path": readme}, readme) as call:
-        part = await desk.in_thread(lambda stop: desk.reader.part(readme, 1, README_LINES, stop))
-        await desk.report(call, [Hit(readme, 1, "")], count(len(part.lines), "line"))
+    async with context.tool(
+        f"Read {place(readme)}", "read", "read", {"path": readme}, readme
+    ) as call:
+        part = await context.in_thread(
+            lambda stop: context.reader.part(readme, 1, README_LINES, stop)
+        )
+        await context.report(call, [Hit(readme, 1, "")], count(len(part.lines), "line"))
     words: list[str] = []
     for line in part.lines:
         text = line.strip()
@@ -283,18 +291,20 @@ def _doubts(seen: Survey) -> str:
     return f"Not complete: {'; '.join(doubts)}." if doubts else ""
 
 
-async def _count(desk: TurnContext, asked: CountFiles) -> ScoutAnswer:
-    await desk.plan("Count files and lines", "Answer")
-    under = await desk.in_thread(lambda _: desk.reader.folder(asked.path)) if asked.path else ""
+async def _count(context: TurnContext, asked: CountFiles) -> ScoutAnswer:
+    await context.plan("Count files and lines", "Answer")
+    under = (
+        await context.in_thread(lambda _: context.reader.folder(asked.path)) if asked.path else ""
+    )
     raw = {"folder": under or ".", "language": asked.language}
-    async with desk.tool("Count files and lines", "read", "count", raw, path=under) as call:
-        sizes, passed_over = await desk.in_thread(
-            lambda stop: overview.measure(desk.root, under, asked.language, stop)
+    async with context.tool("Count files and lines", "read", "count", raw, path=under) as call:
+        sizes, passed_over = await context.in_thread(
+            lambda stop: overview.measure(context.root, under, asked.language, stop)
         )
         files = sum(size.files for size in sizes.values())
         lines = sum(size.lines for size in sizes.values())
-        await desk.report(call, [], f"{count(files, 'file')}, {count(lines, 'line')}")
-    await desk.step()
+        await context.report(call, [], f"{count(files, 'file')}, {count(lines, 'line')}")
+    await context.step()
     where = f" in {place(under)}" if under else ""
     doubt = f"{count(passed_over, 'file')} could not be read." if passed_over else ""
     if asked.language:
@@ -310,23 +320,23 @@ async def _count(desk: TurnContext, asked: CountFiles) -> ScoutAnswer:
 # -- what a project says of itself
 
 
-async def _readme(desk: TurnContext) -> ScoutAnswer:
-    await desk.plan("Look for a README", "Read it", "Answer")
-    seen = await _survey(desk, "")
-    await desk.step()
+async def _readme(context: TurnContext) -> ScoutAnswer:
+    await context.plan("Look for a README", "Read it", "Answer")
+    seen = await _survey(context, "")
+    await context.step()
     if not seen.readme:
         return ScoutAnswer("There is no README in this folder.", answered=False)
-    return await _read(desk, ReadFile(seen.readme))
+    return await _read(context, ReadFile(seen.readme))
 
 
-async def _entry_points(desk: TurnContext) -> ScoutAnswer:
-    await desk.plan("Look at all files", "Read the manifests", "Answer")
-    seen = await _survey(desk, "")
-    await desk.step()
-    async with desk.tool("Read the manifests", "read", "manifests", seen.manifests) as call:
-        found = await desk.in_thread(lambda _: overview.entry_points(desk.root, seen))
-        await desk.report(call, [hit for hit, _ in found], count(len(found), "entry point"))
-    await desk.step()
+async def _entry_points(context: TurnContext) -> ScoutAnswer:
+    await context.plan("Look at all files", "Read the manifests", "Answer")
+    seen = await _survey(context, "")
+    await context.step()
+    async with context.tool("Read the manifests", "read", "manifests", seen.manifests) as call:
+        found = await context.in_thread(lambda _: overview.entry_points(context.root, seen))
+        await context.report(call, [hit for hit, _ in found], count(len(found), "entry point"))
+    await context.step()
     if not found:
         text = "I found nothing that looks like an entry point."
         return ScoutAnswer(text, answered=False)
@@ -334,12 +344,12 @@ async def _entry_points(desk: TurnContext) -> ScoutAnswer:
     return ScoutAnswer(paragraphs("Programs begin here:", lines))
 
 
-async def _tests(desk: TurnContext, asked: Tests) -> ScoutAnswer:
+async def _tests(context: TurnContext, asked: Tests) -> ScoutAnswer:
     if asked.about:
-        return await _tests_about(desk, asked.about)
-    await desk.plan("Look at all files", "Answer")
-    seen = await _survey(desk, "")
-    await desk.step()
+        return await _tests_about(context, asked.about)
+    await context.plan("Look at all files", "Answer")
+    seen = await _survey(context, "")
+    await context.step()
     total = sum(seen.tests.values())
     if not total:
         return ScoutAnswer("I found no files that look like tests.")
@@ -350,9 +360,9 @@ async def _tests(desk: TurnContext, asked: Tests) -> ScoutAnswer:
     return ScoutAnswer(paragraphs(f"There are {count(total, 'test file')}:", lines))
 
 
-async def _tests_about(desk: TurnContext, about: str) -> ScoutAnswer:
+async def _tests_about(context: TurnContext, about: str) -> ScoutAnswer:
     """Test files that use a name, or are called after it."""
-    await desk.plan(f"Search for {code(about)} in tests", "Answer")
+    await context.plan(f"Search for {code(about)} in tests", "Answer")
     name = symbols.split_name(about)[0]
     seen = Sightings(name)
     hits: list[Hit] = []
@@ -362,14 +372,14 @@ async def _tests_about(desk: TurnContext, about: str) -> ScoutAnswer:
             hits.append(hit)
         return seen(hit)
 
-    searched = await desk.search(
+    searched = await context.search(
         f"Search for {code(name)} in tests", Query((name,)), sink, lambda: sorted(hits)
     )
-    named, _ = await desk.in_thread(
-        lambda stop: overview.find_files(desk.root, name, "", stop, 500)
+    named, _ = await context.in_thread(
+        lambda stop: overview.find_files(context.root, name, "", stop, 500)
     )
     called = [path for path in named if symbols.is_test(path)]
-    await desk.step()
+    await context.step()
     missed = reservations(searched)
     if not hits and not called:
         known = seen.known or bool(named)

@@ -20,23 +20,23 @@ MAX_OLD_SIZE: Final = 1024 * 1024
 """Bytes of an existing file that are shown in the difference."""
 
 
-async def save(desk: TurnContext, asked: Save, last: str) -> ScoutAnswer:
+async def save(context: TurnContext, asked: Save, last: str) -> ScoutAnswer:
     """Write the last answer to a file, after asking."""
-    await desk.plan("Ask for permission", f"Write {place(asked.path)}", "Answer")
+    await context.plan("Ask for permission", f"Write {place(asked.path)}", "Answer")
     if not last:
         return ScoutAnswer("There is nothing to save yet: ask me something first.", answered=False)
     content = last if last.endswith("\n") else f"{last}\n"
-    workspace = Workspace([desk.root])
-    where = desk.reader.locate(asked.path)
-    real = await desk.in_thread(lambda _: workspace.resolve_for_write(where))
-    path = desk.reader.relative(real)
+    workspace = Workspace([context.root])
+    where = context.reader.locate(asked.path)
+    real = await context.in_thread(lambda _: workspace.resolve_for_write(where))
+    path = context.reader.relative(real)
     files = Files(workspace, max_file_size=MAX_OLD_SIZE)
     try:
         old: str | None = await files.read_text(real)
     except FileMissing:
         old = None
     absolute = str(real)
-    call = desk.turn.tool(
+    call = context.turn.tool(
         f"Write {place(path)}",
         kind="edit",
         name="write",
@@ -46,20 +46,20 @@ async def save(desk: TurnContext, asked: Save, last: str) -> ScoutAnswer:
         raw_input={"path": absolute},
     )
     async with call:
-        if not await desk.turn.ask_permission(call):
+        if not await context.turn.ask_permission(call):
             await call.fail("It was not allowed. Nothing was written.")
             return ScoutAnswer("", answered=True)
-        await desk.step()
+        await context.step()
         await call.start()
         try:
-            if desk.turn.client.can("fs.writeTextFile"):
-                await desk.turn.write_file(absolute, content)
+            if context.turn.client.can("fs.writeTextFile"):
+                await context.turn.write_file(absolute, content)
             else:
                 await files.write_text(real, content)
         except (RemoteError, ServiceError) as error:
             await call.fail(str(error))
             return ScoutAnswer(f"I could not write {place(path)}: {error}.", answered=False)
-    await desk.step()
+    await context.step()
     lines = content.count("\n")
     was = "replaced" if old is not None else "written"
     return ScoutAnswer(f"{place(path)} was {was}: {count(lines, 'line')}.", path=path)

@@ -31,13 +31,13 @@ MAX_PENDING: Final = 12
 Asked: TypeAlias = Todos | RecentChanges
 
 
-async def answer(desk: TurnContext, asked: Asked) -> ScoutAnswer:
+async def answer(context: TurnContext, asked: Asked) -> ScoutAnswer:
     """Answer a question about work."""
     match asked:
         case Todos():
-            return await _todos(desk, asked)
+            return await _todos(context, asked)
         case RecentChanges():
-            return await _changes(desk, asked)
+            return await _changes(context, asked)
         case _ as never:
             assert_never(never)
 
@@ -64,10 +64,12 @@ def is_mark(text: str, tags: Sequence[str], path: str) -> bool:
     )
 
 
-async def _todos(desk: TurnContext, asked: Todos) -> ScoutAnswer:
+async def _todos(context: TurnContext, asked: Todos) -> ScoutAnswer:
     named = " and ".join(asked.tags) if len(asked.tags) < 3 else "marks such as TODO"
-    await desk.plan(f"Search for {named}", "Answer")
-    under = await desk.in_thread(lambda _: desk.reader.folder(asked.path)) if asked.path else ""
+    await context.plan(f"Search for {named}", "Answer")
+    under = (
+        await context.in_thread(lambda _: context.reader.folder(asked.path)) if asked.path else ""
+    )
     hits: list[Hit] = []
     words = asked.words.lower()
 
@@ -76,13 +78,13 @@ async def _todos(desk: TurnContext, asked: Todos) -> ScoutAnswer:
             hits.append(hit)
         return len(hits) < MAX_TODOS
 
-    searched = await desk.search(
+    searched = await context.search(
         f"Search for {', '.join(asked.tags)}",
         Query(tuple(asked.tags), under=under),
         sink,
         lambda: sorted(hits),
     )
-    await desk.step()
+    await context.step()
     hits.sort()
     where = f" in {place(under)}" if under else ""
     about = f" about {code(asked.words)}" if asked.words else ""
@@ -102,14 +104,16 @@ async def _todos(desk: TurnContext, asked: Todos) -> ScoutAnswer:
     return ScoutAnswer(paragraphs(head, lines, missed))
 
 
-async def _changes(desk: TurnContext, asked: RecentChanges) -> ScoutAnswer:
-    await desk.plan("Ask git for the history", "Answer")
-    path = await desk.in_thread(lambda _: desk.reader.anything(asked.path)) if asked.path else ""
+async def _changes(context: TurnContext, asked: RecentChanges) -> ScoutAnswer:
+    await context.plan("Ask git for the history", "Answer")
+    path = (
+        await context.in_thread(lambda _: context.reader.anything(asked.path)) if asked.path else ""
+    )
     asked = RecentChanges(asked.count, asked.since, asked.author, path)
     raw = {"program": "git", "path": path or ".", "since": asked.since, "author": asked.author}
-    async with desk.tool("Ask git what changed", "execute", "git", raw, path=path) as call:
+    async with context.tool("Ask git what changed", "execute", "git", raw, path=path) as call:
         try:
-            history = await find_history(desk.root, asked)
+            history = await find_history(context.root, asked)
         except NoHistory as error:
             await call.fail(str(error))
             reason = str(error)
@@ -117,9 +121,9 @@ async def _changes(desk: TurnContext, asked: RecentChanges) -> ScoutAnswer:
             reason = ""
             touched = sum(len(commit.files) for commit in history.commits)
             number = count(len(history.commits), "commit")
-            await desk.report(call, [], f"{number}, {count(touched, 'file')} touched")
-    await desk.step()
-    return await _newest(desk, asked, reason) if reason else ScoutAnswer(_told(history, asked))
+            await context.report(call, [], f"{number}, {count(touched, 'file')} touched")
+    await context.step()
+    return await _newest(context, asked, reason) if reason else ScoutAnswer(_told(history, asked))
 
 
 def _told(history: History, asked: RecentChanges) -> str:
@@ -172,29 +176,29 @@ def _often(commits: Sequence[Commit]) -> str:
     return "Touched most often: " + ", ".join(f"{place(path)} ({n}×)" for path, n in top) + "."
 
 
-async def _newest(desk: TurnContext, asked: RecentChanges, reason: str) -> ScoutAnswer:
+async def _newest(context: TurnContext, asked: RecentChanges, reason: str) -> ScoutAnswer:
     """Without git the times of files are all there is."""
     if asked.author or asked.since:
         return ScoutAnswer(f"I cannot tell who changed what, or when: {reason}.", answered=False)
-    await desk.plan("Ask git for the history", "Look at the times of files", "Answer")
-    await desk.step()
+    await context.plan("Ask git for the history", "Look at the times of files", "Answer")
+    await context.step()
     under = "" if asked.path == "." else asked.path
 
     def look(stop: threading.Event) -> list[tuple[float, str]]:
         found = []
-        is_file = os.path.isfile(os.path.join(desk.root, under))
-        for path in [under] if is_file else Walk(desk.root, under).files(stop):
+        is_file = os.path.isfile(os.path.join(context.root, under))
+        for path in [under] if is_file else Walk(context.root, under).files(stop):
             try:
-                info = os.stat(os.path.join(desk.root, path), follow_symlinks=False)
+                info = os.stat(os.path.join(context.root, path), follow_symlinks=False)
             except OSError:
                 continue
             found.append((info.st_mtime, path))
         return sorted(found, reverse=True)[:MAX_NEWEST]
 
-    async with desk.tool("Look at the times of files", "read", "times", path=under) as call:
-        newest = await desk.in_thread(look)
-        await desk.report(call, [Hit(path, 0, "") for _, path in newest], "the newest files")
-    await desk.step()
+    async with context.tool("Look at the times of files", "read", "times", path=under) as call:
+        newest = await context.in_thread(look)
+        await context.report(call, [Hit(path, 0, "") for _, path in newest], "the newest files")
+    await context.step()
     if not newest:
         return ScoutAnswer(
             f"Nothing can be told: {reason}, and there are no files.", answered=False
