@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 from dragoman.policy import Act, Policy, Rule, judge
-from dragoman.policy.program_tables import READERS
+from dragoman.policy.command_expansion import READERS
 
 RUN_TIMEOUT = 20.0
 """Seconds for one line, which only starts stubs."""

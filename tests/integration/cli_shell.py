@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import dragoman
-from dragoman.broker.client.list import list_brokers
+from dragoman.broker.client.brokers import list_brokers
 from dragoman.cli.entry import run
 from dragoman.paths import find_paths
 from dragoman.transports.process.identity import kill

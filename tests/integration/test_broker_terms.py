@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.broker.client.list import list_brokers
+from dragoman.broker.client.brokers import list_brokers
 from dragoman.broker.records import BrokerRecord
 from dragoman.paths import find_paths
 from dragoman.transports.process.identity import ProcessState, kill, state_of

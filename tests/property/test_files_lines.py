@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.client.services import files as module
-from dragoman.client.services.threads import Stopped
+from dragoman.client.services.worker_thread import Stopped
 from dragoman.errors import TooLarge
 from tests.amounts import SOME
 

@@ -2,7 +2,7 @@
 
 Chooses the first launch that is installed on this machine (else `NotInstalled`) and refuses
 command lines that are known to be wrong (`WrongLaunch`). Looks at files and starts nothing.
-`catalogue.runtimes` checks the version of Node.js; `catalogue.open` connects.
+`node_runtime` checks the version of Node.js; `catalogue.open` connects.
 """
 
 from __future__ import annotations
@@ -15,10 +15,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from dragoman.catalogue.command_unwrap import (
+    is_substituted,
+    program_name,
+    readings,
+    runs_anything,
+    unwrap,
+)
 from dragoman.catalogue.descriptor import Descriptor, Launch, Platform, Quirks
 from dragoman.catalogue.load import BUILT_IN, Catalogue
 from dragoman.catalogue.npm_package import package_name
-from dragoman.catalogue.unwrap import is_substituted, program_name, readings, runs_anything, unwrap
 from dragoman.catalogue.validate import AUTO, PYTHON
 from dragoman.client.budgets import Budgets
 from dragoman.config.schema import Settings

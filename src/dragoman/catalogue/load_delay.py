@@ -1,7 +1,7 @@
 """Compute the delay before a new session may be loaded again.
 
 Some peers lose a session that another of their processes loads within the same minute of the clock
-(the quirk `loads_next_minute`). Pure: the time is an argument. `runs.load_delay` and
+(the quirk `loads_next_minute`). Pure: the time is an argument. `runs.wait_before_load` and
 `broker.server.sessions` wait.
 """
 

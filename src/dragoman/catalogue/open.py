@@ -62,7 +62,7 @@ async def open_peer(
     override the options of the descriptor.
     """
     # Not at the top: a call that goes through a broker starts nothing, and needs neither.
-    from dragoman.catalogue.runtimes import check_runtime
+    from dragoman.catalogue.node_runtime import check_runtime
     from dragoman.client.connect import connect
 
     await check_runtime(spec, {**os.environ, **spec.env, **(extra_env or {})})

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from msgspec import structs
 
+from dragoman.catalogue.command_unwrap import is_substituted
 from dragoman.catalogue.descriptor import Descriptor, Launch
-from dragoman.catalogue.unwrap import is_substituted
 from dragoman.config.load import ROLE
 from dragoman.config.validate import VARIABLE, convert, nearest, refuse_secrets
 from dragoman.dialects.discovery import ACP, CODEX, DIALECTS

@@ -165,7 +165,7 @@ def stop_command(
     """
     import asyncio
 
-    from dragoman.broker.client.list import stop_broker
+    from dragoman.broker.client.brokers import stop_broker
     from dragoman.errors import UsageError
 
     if (broker is None) != everything:
@@ -193,7 +193,7 @@ def reap_command(*, format: FormatOption = ListFormat.TEXT) -> None:
     """
     import asyncio
 
-    from dragoman.broker.client.list import reap
+    from dragoman.broker.client.brokers import reap
     from dragoman.cli.output.jsonl import write_json
     from dragoman.paths import find_paths
 
@@ -237,7 +237,7 @@ def attach_command(
 
 def _found(word: str | None) -> list[BrokerRecord]:
     """The brokers that a person means; all of them if nothing is said."""
-    from dragoman.broker.client.list import list_brokers
+    from dragoman.broker.client.brokers import list_brokers
     from dragoman.broker.spec import is_meant
     from dragoman.errors import UsageError
     from dragoman.paths import find_paths

@@ -70,7 +70,7 @@ async def unrest(peer: Peer, session_id: str, paths: Paths) -> str | None:
     if endpoint is None:
         # The peer is our own child process and ends with the connection.
         return None
-    from dragoman.broker.client.list import list_brokers, stop_broker
+    from dragoman.broker.client.brokers import list_brokers, stop_broker
     from dragoman.broker.methods import STATUS
 
     try:

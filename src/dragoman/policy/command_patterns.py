@@ -2,7 +2,7 @@
 
 `surely` is for rules that allow: the whole command must match. `perhaps` is for rules that
 restrict: a possible match is enough, whatever options stand in between and however the program's
-path is written. `policy.program_tables` finds the commands.
+path is written. `command_expansion` finds the commands.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ import shlex
 from collections.abc import Sequence
 from functools import lru_cache
 
-from dragoman.policy.globs import UNKNOWN, matches, may_begin, plain
-from dragoman.policy.harmless_options import doubtful, has_table
-from dragoman.policy.program_tables import (
+from dragoman.policy.command_expansion import (
     FEEDERS,
     is_interpreter,
     is_runner,
@@ -22,6 +20,8 @@ from dragoman.policy.program_tables import (
     runs_behind,
     unfolded,
 )
+from dragoman.policy.globs import UNKNOWN, matches, may_begin, plain
+from dragoman.policy.harmless_options import doubtful, has_table
 from dragoman.policy.risky_flags import beyond
 from dragoman.policy.shell import ShellCommand
 

@@ -17,9 +17,7 @@ from dragoman.client.permissions import READING
 from dragoman.events.words import tool_kind
 from dragoman.policy import command_patterns as patterns
 from dragoman.policy import path_patterns
-from dragoman.policy.globs import UNKNOWN
-from dragoman.policy.path_patterns import ResolvedPaths
-from dragoman.policy.program_tables import (
+from dragoman.policy.command_expansion import (
     PATH_MOVERS,
     ProgramRuns,
     name_of,
@@ -28,6 +26,8 @@ from dragoman.policy.program_tables import (
     spelled,
     unfolded,
 )
+from dragoman.policy.globs import UNKNOWN
+from dragoman.policy.path_patterns import ResolvedPaths
 from dragoman.policy.protected_paths import foreign_repository, names, protected, spelled_protected
 from dragoman.policy.rules import STRICTNESS, Act, Action, Policy, Rule, Verdict, by_preset, words
 from dragoman.policy.shell import ANYTHING

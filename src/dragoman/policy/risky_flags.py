@@ -2,7 +2,7 @@
 
 `beyond` returns the positions of such words in a command; `runs_others` says whether one of them
 certainly runs a program. In doubt a word counts as risky, which costs a permission question.
-`policy.command_patterns` checks whether a rule names these words; `policy.program_tables` finds
+`policy.command_patterns` checks whether a rule names these words; `command_expansion` finds
 commands inside commands.
 """
 

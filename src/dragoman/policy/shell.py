@@ -3,7 +3,7 @@
 A line is accepted only if two independent checks agree: a strict check of its characters, which
 rejects everything that two POSIX shells read differently, and the grammar of tree-sitter-bash,
 limited to plain commands, lists and pipelines. Any other line becomes `ANYTHING`, an unknown
-command. `policy.program_tables` knows what the commands do.
+command. `command_expansion` knows what the commands do.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from dragoman.paths import find_paths
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.sessions import RESTORED
 from dragoman.runs.stop_notes import note_reader, obey_note
-from dragoman.store import JobRecord, RunRecorder, SessionRecord, Store, StoreWriter, root_of
+from dragoman.store import EventRecorder, JobRecord, SessionRecord, Store, StoreWriter, root_of
 from dragoman.store.open import open_store
 from dragoman.store.records import counted
 from dragoman.transports.process.identity import own_identity
@@ -58,7 +58,7 @@ class SessionRecorder:
         self._workspace = workspace
         self._on_trouble = on_trouble
         self._writer: StoreWriter | None = None
-        self._recorder: RunRecorder | None = None
+        self._recorder: EventRecorder | None = None
         self._job: JobRecord | None = None
         self._watching: asyncio.Task[None] | None = None
         self._early: list[Event] = []
@@ -142,7 +142,7 @@ class SessionRecorder:
             await self._writer.close()
         if self._store is not None:
             self._store.close()
-            from dragoman.store.prune import retain
+            from dragoman.store.daily_retention import retain
 
             paths = self._paths or find_paths()
             await asyncio.to_thread(retain, paths.state, paths.config)
@@ -170,7 +170,7 @@ class SessionRecorder:
                 updated_at=now,
             )
             writer.put(lambda store: store.create_session(session))
-        self._recorder = RunRecorder(writer, session)
+        self._recorder = EventRecorder(writer, session)
         early, self._early = self._early, []
         for event in early:
             self._recorder.record(event)

@@ -344,7 +344,7 @@ async def _go_on(peer: Peer, record: SessionRecord, wanted: WantedSession) -> Co
     how = "resume" if can.resume is not False else "load"
     broker = broker_of(peer)
     if how == "load" or broker is not None:
-        from dragoman.runs.load_delay import wait_over
+        from dragoman.runs.wait_before_load import wait_over
 
         await wait_over(record, broker=broker, on_notice=wanted.on_notice)
     try:

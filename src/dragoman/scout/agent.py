@@ -67,7 +67,7 @@ class Scout:
         await self._restore(session)
 
     async def _restore(self, session: Session) -> list[Any]:
-        from dragoman.client.services.threads import in_thread
+        from dragoman.client.services.worker_thread import in_thread
 
         known = await in_thread("", lambda _: self.store.load(session.id))
         if known is None:
@@ -152,7 +152,7 @@ class Scout:
     async def _end(
         self, turn: Turn, asked: str, text: str, *, answered: bool, keep: bool = True
     ) -> str | None:
-        from dragoman.client.services.threads import in_thread
+        from dragoman.client.services.worker_thread import in_thread
         from dragoman.scout.store import RememberedTurn, title_of
 
         state = turn.session.state

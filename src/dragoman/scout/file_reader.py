@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dragoman.client.services.threads import check
+from dragoman.client.services.worker_thread import check
 from dragoman.client.services.workspace import Workspace
 from dragoman.errors import FileFailed, FileMissing, NotText
 from dragoman.scout.hits import clean

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from dragoman.client.services.threads import check
+from dragoman.client.services.worker_thread import check
 from dragoman.scout.gitignore import SKIPPED, IgnoreFile
 
 MAX_FILES: Final = 1_000_000

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from dragoman.client.services.threads import check, in_thread
+from dragoman.client.services.worker_thread import check, in_thread
 from dragoman.errors import SpawnError
 from dragoman.scout import programs
 from dragoman.scout.intents import RecentChanges

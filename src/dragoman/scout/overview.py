@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dragoman.client.services.threads import check
+from dragoman.client.services.worker_thread import check
 from dragoman.scout import languages, search
 from dragoman.scout.file_walk import Walk
 from dragoman.scout.hits import Hit

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from dragoman.client.services.threads import check, in_thread
+from dragoman.client.services.worker_thread import check, in_thread
 from dragoman.errors import SpawnError
 from dragoman.scout import languages, programs, ripgrep
 from dragoman.scout.file_walk import Walk

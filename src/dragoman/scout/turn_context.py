@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from dragoman.agent import ToolCall, Turn
-from dragoman.client.services.threads import in_thread
+from dragoman.client.services.worker_thread import in_thread
 from dragoman.dialects.acp import v1 as acp
 from dragoman.scout import search as scout_search
 from dragoman.scout.file_reader import FileReader

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragoman.redaction.redactor import Redactor
+    from dragoman.store.event_recorder import EventRecorder
     from dragoman.store.records import (
         JobRecord,
         JobState,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
         root_of,
     )
     from dragoman.store.retention import KEPT_AGE, Pruned
-    from dragoman.store.run_recorder import RunRecorder
     from dragoman.store.store import FILE_NAME, Store, store_path
     from dragoman.store.stream_redaction import LineRedactor
     from dragoman.store.writer import StoreWriter
@@ -35,7 +35,7 @@ __all__ = [
     "LineRedactor",
     "Note",
     "Pruned",
-    "RunRecorder",
+    "EventRecorder",
     "Redactor",
     "SessionRecord",
     "Store",
@@ -54,7 +54,7 @@ _HOMES = {
     "LineRedactor": "stream_redaction",
     "Note": "records",
     "Pruned": "retention",
-    "RunRecorder": "run_recorder",
+    "EventRecorder": "run_recorder",
     "Redactor": "dragoman.redaction.redactor",
     "SessionRecord": "records",
     "Store": "store",

@@ -16,7 +16,7 @@ from dragoman.config.schema import PeerSettings, Settings
 from dragoman.errors import NotInstalled, UnknownPeer, WrongLaunch
 from tests.unit.catalogue import catalogues
 from tests.unit.catalogue.catalogues import catalogue
-from tests.unit.catalogue.test_runtimes import script
+from tests.unit.catalogue.test_node_runtime import script
 from tests.unit.config.folders import write
 
 

@@ -12,8 +12,8 @@ from dragoman.catalogue import Descriptor, Launch, VersionSource
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.versions import installed_version, learn_version
 from tests.aio import aio
+from tests.unit.catalogue.test_node_runtime import script
 from tests.unit.catalogue.test_npm_package import installed
-from tests.unit.catalogue.test_runtimes import script
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="scripts of POSIX")
 

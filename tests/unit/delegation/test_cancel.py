@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.broker.client import list as client_list
+from dragoman.broker.client import brokers as client_list
 from dragoman.delegation.cancel import CancelHandle, unrest
 from dragoman.errors import ConnectionEnded
 from dragoman.paths import find_paths

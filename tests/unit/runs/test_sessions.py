@@ -28,7 +28,7 @@ from dragoman.errors import (
 from dragoman.events.model import Source, TurnEnded
 from dragoman.events.parts import Capabilities, Text
 from dragoman.events.words import Outcome
-from dragoman.runs import load_delay, sessions
+from dragoman.runs import sessions, wait_before_load
 from dragoman.runs.sessions import (
     OpenedSession,
     WantedSession,
@@ -216,7 +216,7 @@ def test_a_load_waits_for_the_minute_to_end_and_a_broker_may_have_to_load(
     async def wait_over(record: Any, *, broker: Any, on_notice: Any) -> None:
         waited.append((record.key, broker, on_notice))
 
-    monkeypatch.setattr(load_delay, "wait_over", wait_over)
+    monkeypatch.setattr(wait_before_load, "wait_over", wait_over)
     opened(ActedPeer(resume=True, load=True), record=session())
     assert waited == []
     opened(ActedPeer(resume=False, load=True), record=session(), on_notice=len)

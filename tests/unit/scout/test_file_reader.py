@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.client.services.threads import Stopped
+from dragoman.client.services.worker_thread import Stopped
 from dragoman.errors import FileMissing, NotText, PathRefused, UsageError
 from dragoman.scout import file_reader
 from dragoman.scout.file_reader import FileReader

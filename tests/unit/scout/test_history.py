@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.client.services.threads import Stopped
+from dragoman.client.services.worker_thread import Stopped
 from dragoman.scout import history
 from dragoman.scout.history import FileHistory, Touched
 from dragoman.scout.intents import RecentChanges

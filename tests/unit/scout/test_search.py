@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.client.services.threads import Stopped
+from dragoman.client.services.worker_thread import Stopped
 from dragoman.scout import ripgrep, search
 from dragoman.scout.hits import Hit, Query
 from tests.aio import aio

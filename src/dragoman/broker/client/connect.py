@@ -377,7 +377,7 @@ async def _reach(
 async def complete(way: LaunchSpec, spec: BrokerSpec) -> BrokerSpec:
     """The spec with what only a start needs. Raises `NotInstalled` if the peer cannot run here."""
     from dragoman.catalogue.card_store import CARDS, CardStore
-    from dragoman.catalogue.runtimes import check_runtime
+    from dragoman.catalogue.node_runtime import check_runtime
 
     await check_runtime(way, spec.env)
     card = CardStore(Path(spec.paths.data) / CARDS).latest(spec.peer)

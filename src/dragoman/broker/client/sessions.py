@@ -11,8 +11,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from dragoman.broker.client.brokers import list_brokers, status_of, stop_broker
 from dragoman.broker.client.hello import ask_broker, knock
-from dragoman.broker.client.list import list_brokers, status_of, stop_broker
 from dragoman.broker.error_transfer import revive
 from dragoman.broker.methods import RELEASE
 from dragoman.client.acp.client import AcpClient

@@ -1,6 +1,6 @@
 """`Broker`: serves one peer to many callers at once.
 
-Connects the parts: `restart` keeps the peer alive, `sessions` opens sessions, `turns` runs prompts,
+Connects the parts: `supervisor` keeps the peer alive, `sessions` opens sessions, `turns` runs prompts,
 `caller` serves a connection, `recorder` stores events and jobs, `lifecycle` holds the state.
 `process` runs it: lock, socket, signals.
 """
@@ -30,8 +30,8 @@ from dragoman.broker.server.memory_use import resident_tree
 from dragoman.broker.server.peer import PeerLink, reach
 from dragoman.broker.server.queue import MAX_WAITING
 from dragoman.broker.server.recorder import BrokerRecorder
-from dragoman.broker.server.restart import MAX_DELAY, Open, PeerSupervisor
 from dragoman.broker.server.sessions import Sessions
+from dragoman.broker.server.supervisor import MAX_DELAY, Open, PeerSupervisor
 from dragoman.broker.server.turns import Turns
 from dragoman.broker.spec import PROTOCOL, BrokerSpec
 from dragoman.dialects.acp import v1 as acp

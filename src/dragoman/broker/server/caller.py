@@ -17,9 +17,9 @@ from msgspec import Raw
 
 from dragoman.broker import error_transfer, methods, protocol
 from dragoman.broker.protocol import PromptMeta
+from dragoman.broker.server.event_reader import renamed
 from dragoman.broker.server.jobs import Job
 from dragoman.broker.server.peer_sessions import CLOSE, LOAD, NEW, RESUME
-from dragoman.broker.server.readers import renamed
 from dragoman.broker.server.turns import PROMPT
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.handshake import version_note

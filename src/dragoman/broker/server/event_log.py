@@ -2,7 +2,7 @@
 
 Keeps the newest lines up to a size limit, and those that still wait to be stored. `LogLimits` drops
 stored lines when all sessions together use too much memory. `recorder` writes lines to the store,
-`readers` sends them.
+`event_reader` sends them.
 """
 
 from __future__ import annotations

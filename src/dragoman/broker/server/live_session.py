@@ -1,7 +1,7 @@
 """One open session of the peer, shared by callers: pass updates on to its readers and the log.
 
 Keeps the settings as last reported, and every session id that callers use: a restarted peer may
-give the session a new id. `turns` runs its turns, `permissions` answers the peer's requests,
+give the session a new id. `turns` runs its turns, `peer_requests` answers the peer's requests,
 `sessions` opens and restores it.
 """
 
@@ -21,8 +21,8 @@ from msgspec.structs import replace
 
 from dragoman.broker.server.cancellation import Cancelling, Phase
 from dragoman.broker.server.event_log import EventLog, LogLimits
-from dragoman.broker.server.permissions import PERMISSION, PeerQuestions
-from dragoman.broker.server.readers import EventReader, renamed
+from dragoman.broker.server.event_reader import EventReader, renamed
+from dragoman.broker.server.peer_requests import PERMISSION, PeerQuestions
 from dragoman.client.acp.session import APPLY, Session
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder

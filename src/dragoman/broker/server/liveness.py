@@ -2,7 +2,7 @@
 
 A peer is killed only if nothing was received since a request, and either its process is stopped by
 a signal, or the answer is overdue and it ignores a ping, too. While a turn runs that was not
-cancelled, only a stopped process is killed. `restart` then starts it again, as after a crash.
+cancelled, only a stopped process is killed. `supervisor` then starts it again, as after a crash.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ class BrokerProcess:
         folders = self.spec.paths
         if folders.config:
             # Not at the top: it is needed once a day.
-            from dragoman.store.prune import retain
+            from dragoman.store.daily_retention import retain
 
             await asyncio.to_thread(retain, Path(folders.state), Path(folders.config))
 

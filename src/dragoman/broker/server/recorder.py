@@ -1,8 +1,8 @@
 """Write a broker's events, jobs, sessions and permission decisions to the store.
 
-Batched, redacted (`storage`) and written in the store's own thread. A failing disk never delays a
+Batched, redacted (`line_preparer`) and written in the store's own thread. A failing disk never delays a
 turn: the failure is reported once, and the broker works in memory until the store accepts writes
-again. `unstored` notes what was lost for the next broker.
+again. `gap_notes` notes what was lost for the next broker.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import msgspec
 
-from dragoman.broker.server import unstored
+from dragoman.broker.server import gap_notes
 from dragoman.broker.server.jobs import Job
+from dragoman.broker.server.line_preparer import TEXT_SIZE, LinePreparer, said_in
 from dragoman.broker.server.live_session import LiveSession
-from dragoman.broker.server.storage import TEXT_SIZE, LinePreparer, said_in
 from dragoman.broker.spec import BrokerSpec, endpoint_name
 from dragoman.errors import (
     DragomanError,
@@ -100,8 +100,8 @@ class BrokerRecorder:
             store, on_trouble=self._on_trouble, on_recovery=self._on_recovery, trouble=trouble
         )
         self._writer.start()
-        for gap in await asyncio.to_thread(unstored.take, Path(self._spec.paths.runtime), path):
-            self._writer.put(functools.partial(unstored.note, slip=gap))
+        for gap in await asyncio.to_thread(gap_notes.take, Path(self._spec.paths.runtime), path):
+            self._writer.put(functools.partial(gap_notes.note, slip=gap))
 
     async def close(self) -> None:
         """Store what is left."""
@@ -138,7 +138,7 @@ class BrokerRecorder:
         }
         if lost:
             why = "" if writer.trouble is None else writer.trouble.problem
-            unstored.leave(Path(self._spec.paths.runtime), store.path, lost, why=why)
+            gap_notes.leave(Path(self._spec.paths.runtime), store.path, lost, why=why)
 
     @property
     def _works(self) -> StoreWriter | None:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from dragoman.client.budgets import Budgets
 from dragoman.client.legacy import inbound
-from dragoman.client.legacy.chains import Chains, proves_nothing_ran
+from dragoman.client.legacy.method_names import MethodNames, proves_nothing_ran
 from dragoman.client.permissions import Permit, deny_all
 from dragoman.client.results import explain
 from dragoman.dialects.legacy.base import ClientEnd, Message
@@ -92,12 +92,12 @@ class DocumentClient:
         end: ClientEnd,
         options: DocumentOptions | None = None,
         *,
-        chains: Chains | None = None,
+        chains: MethodNames | None = None,
     ) -> None:
         self.end = end
         self.options = options or DocumentOptions()
         self.budgets = self.options.budgets
-        self.chains = chains or Chains(end.name)
+        self.chains = chains or MethodNames(end.name)
         self.conversations: dict[str, DocumentConversation] = {}
         self.active: DocumentConversation | None = None
         """The conversation whose turn runs, for dialects whose messages do not name one."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from dragoman.client.conversation import absolute
-from dragoman.client.legacy.chains import Chains
 from dragoman.client.legacy.client import DocumentClient, DocumentOptions
+from dragoman.client.legacy.method_names import MethodNames
 from dragoman.client.legacy.peer import DocumentPeer, KeyedPeer
 from dragoman.client.programs import launch_of, program_of
 from dragoman.dialects.discovery import Cache, Program
@@ -86,7 +86,7 @@ async def use_peer(
             raise Unsupported(f"there is no dialect {dialect!r}; there are {', '.join(DIALECTS)}")
         options = options or DocumentOptions()
         client = DocumentClient(
-            stream, make(options), options, chains=Chains(dialect, cache, program, launch)
+            stream, make(options), options, chains=MethodNames(dialect, cache, program, launch)
         )
     except BaseException:
         await stream.aclose()

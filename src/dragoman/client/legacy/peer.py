@@ -25,9 +25,9 @@ from dragoman.client.conversation import (
     SessionSummary,
     blocks_of,
 )
-from dragoman.client.legacy.chains import NONE
 from dragoman.client.legacy.client import DocumentClient
 from dragoman.client.legacy.content import prompt_blocks, servers
+from dragoman.client.legacy.method_names import NONE
 from dragoman.client.legacy.turn import DocumentTurn
 from dragoman.client.permissions import Answer, Decision, Denial, Question
 from dragoman.client.services.files import Files

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 
 from dragoman.client.conversation import ConversationTurn
-from dragoman.client.legacy.chains import proves_nothing_ran
+from dragoman.client.legacy.method_names import proves_nothing_ran
 from dragoman.client.turns import TurnStage
 from dragoman.dialects.legacy.base import Message
 from dragoman.errors import (

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from dragoman.client.services.path_walk import NO_FOLLOW, WalkedPath, failed
-from dragoman.client.services.threads import check, in_thread
+from dragoman.client.services.worker_thread import check, in_thread
 from dragoman.client.services.workspace import Workspace, require_file
 from dragoman.errors import ArgumentInvalid, FileMissing, NotText, TooLarge
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from dragoman.client.services.scrollback import Scrollback
-from dragoman.client.services.threads import in_thread
+from dragoman.client.services.worker_thread import in_thread
 from dragoman.client.services.workspace import Workspace
 from dragoman.errors import (
     ArgumentInvalid,

@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dragoman.client.services.threads import in_thread
+from dragoman.client.services.worker_thread import in_thread
 from dragoman.delegation.worktree import git, plain_folder
 from dragoman.delegation.worktree.plain_folder import FileStates
 from dragoman.errors import SpawnError

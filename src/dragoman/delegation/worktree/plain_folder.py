@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dragoman.client.services.threads import check
+from dragoman.client.services.worker_thread import check
 
 MAX_ENTRIES: Final = 50_000
 """Files that are checked in one directory: under a second, and more than most projects have."""

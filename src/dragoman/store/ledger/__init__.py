@@ -5,7 +5,6 @@ and `delegation.health` make decisions from these records. Prompts and answers a
 """
 
 from dragoman.store.ledger.attempt_table import PROCESS_GONE
-from dragoman.store.ledger.belief_table import HealthChange, Learned
 from dragoman.store.ledger.events_file import (
     EventName,
     EventsFile,
@@ -14,6 +13,7 @@ from dragoman.store.ledger.events_file import (
     logged,
 )
 from dragoman.store.ledger.ledger import Ledger, ledger_path
+from dragoman.store.ledger.posterior_table import HealthChange, Learned
 from dragoman.store.ledger.records import (
     AttemptRecord,
     Ending,

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from dragoman.errors import UnknownJob
 from dragoman.events.words import Outcome
-from dragoman.store.ledger.belief_table import TEXT_SIZE, BeliefTable, HealthChange, Learned
+from dragoman.store.ledger.posterior_table import TEXT_SIZE, HealthChange, Learned, PosteriorTable
 from dragoman.store.ledger.records import AttemptRecord, Ending, Tokens, Verdict, VerdictSource
 from dragoman.store.values import Charge
 
@@ -37,7 +37,7 @@ _NAMES: Final = ", ".join(COLUMNS)
 _TEXTS: Final = ("model", "error_class", "reason", "peer", "role", "tier", "unenforced")
 
 
-class AttemptTable(BeliefTable):
+class AttemptTable(PosteriorTable):
     """What the ledger knows of decisions and attempts."""
 
     def begin(

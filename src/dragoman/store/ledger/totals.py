@@ -10,7 +10,7 @@ import math
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from dragoman.store.ledger.belief_table import BeliefTable
+from dragoman.store.ledger.posterior_table import PosteriorTable
 from dragoman.store.ledger.records import By, Spent, StatRow
 from dragoman.store.values import DOLLARS
 
@@ -67,7 +67,7 @@ GROUP BY 1
 """
 
 
-class Totals(BeliefTable):
+class Totals(PosteriorTable):
     """What the ledger adds up."""
 
     def spent(self, peer: str | None, since: float) -> Spent:

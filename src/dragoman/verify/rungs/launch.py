@@ -12,7 +12,7 @@ from typing import Final
 
 from dragoman.catalogue.descriptor import Descriptor, WrongForm
 from dragoman.catalogue.launch import program_name, unwrap
-from dragoman.catalogue.runtimes import check_runtime
+from dragoman.catalogue.node_runtime import check_runtime
 from dragoman.errors import NotInstalled, ProgramNotFound, SpawnError
 from dragoman.transports.process import windows as shims
 from dragoman.transports.process.environment import build_environment

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.client.services.threads import Stopped
+from dragoman.client.services.worker_thread import Stopped
 from dragoman.delegation.worktree.plain_folder import HASHED_FILE_SIZE, same, walk
 
 NEVER = threading.Event()

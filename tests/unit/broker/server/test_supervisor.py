@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.broker.server import restart
-from dragoman.broker.server.restart import FIRST_DELAY, MAX_DELAY, PeerSupervisor, delay_after
+from dragoman.broker.server import supervisor
+from dragoman.broker.server.supervisor import FIRST_DELAY, MAX_DELAY, PeerSupervisor, delay_after
 from dragoman.errors import ConnectionEnded, ConnectionLost, DragomanError, SpawnError
 from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
@@ -74,11 +74,11 @@ class Watching:
 
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restart, "FIRST_DELAY", 0.001)
+    monkeypatch.setattr(supervisor, "FIRST_DELAY", 0.001)
 
 
 def test_the_waits_double_up_to_a_limit_and_vary() -> None:
-    assert delay_after(1, 1.0) == restart.FIRST_DELAY
+    assert delay_after(1, 1.0) == supervisor.FIRST_DELAY
     assert delay_after(2, 1.0) == 2 * delay_after(1, 1.0)
     assert delay_after(1000, 1.0) == MAX_DELAY
     assert delay_after(3, 0.0) == delay_after(3, 1.0) / 2

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.broker.client import list as client_list
-from dragoman.broker.client.list import list_brokers, log_of, reap, status_of, stop_broker
+from dragoman.broker.client import brokers as client_list
+from dragoman.broker.client.brokers import list_brokers, log_of, reap, status_of, stop_broker
 from dragoman.broker.records import BrokerRecord
 from dragoman.config.files import write_whole
 from dragoman.errors import BrokerUnavailable

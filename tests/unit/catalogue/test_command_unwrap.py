@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from dragoman.catalogue.unwrap import program_name, readings, runs_anything, unwrap
+from dragoman.catalogue.command_unwrap import program_name, readings, runs_anything, unwrap
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ _SAVE: Final = (
 )
 
 
-class BeliefTable(Database):
+class PosteriorTable(Database):
     """What the ledger knows of peers."""
 
     form: ClassVar[Form] = FORM

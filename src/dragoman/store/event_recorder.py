@@ -37,7 +37,7 @@ class _Message(Struct):
     params: Raw = Raw()
 
 
-class RunRecorder:
+class EventRecorder:
     """Stores the events of one session and the fate of its jobs, through a writer.
 
     The session is in the store already. `begin` and `end` bracket a job; the event of a turn's end

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.catalogue import Descriptor, Install, Launch
 from dragoman.catalogue.launch import LaunchSpec
-from dragoman.catalogue.runtimes import check_runtime, find_node, node_version
+from dragoman.catalogue.node_runtime import check_runtime, find_node, node_version
 from dragoman.errors import NotInstalled
 from tests.aio import aio
 from tests.unit.config.folders import write

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from dragoman.broker.server.event_log import EventLog
-from dragoman.broker.server.readers import EventReader, renamed
+from dragoman.broker.server.event_reader import EventReader, renamed
 from dragoman.rpc import Connection, End
 from dragoman.transports.memory import memory_pair
 from dragoman.wire.messages import Notification, Request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from dragoman.broker.server.jobs import Job
-from dragoman.broker.server.storage import LinePreparer, collect
+from dragoman.broker.server.line_preparer import LinePreparer, collect
 from dragoman.store import Redactor
 from tests.unit.broker.near import notice
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.policy.globs import UNKNOWN
-from dragoman.policy.program_tables import (
+from dragoman.policy.command_expansion import (
     is_runner,
     name_of,
     only_reads,
@@ -16,6 +15,7 @@ from dragoman.policy.program_tables import (
     spelled,
     unfolded,
 )
+from dragoman.policy.globs import UNKNOWN
 from dragoman.policy.shell import ANYTHING, ShellCommand, read_line
 
 

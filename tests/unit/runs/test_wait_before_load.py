@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.broker.client import sessions
 from dragoman.catalogue import load_delay
-from dragoman.runs.load_delay import loses_early, wait_over
+from dragoman.runs.wait_before_load import loses_early, wait_over
 from tests.aio import aio
 from tests.unit.runs.stored import session
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.store.daily_retention import DAY, STAMP, retain
 from dragoman.store.ledger.ledger import Ledger
-from dragoman.store.prune import DAY, STAMP, retain
 from dragoman.store.store import Store
 from tests.unit.store.stores import chunk, job, session
 

@@ -19,7 +19,7 @@ NONE = ""
 """What the cache holds for a concept that has no name which works."""
 
 
-class Chains:
+class MethodNames:
     """The names that work on one connection; with a cache and a program, on the next ones too."""
 
     def __init__(

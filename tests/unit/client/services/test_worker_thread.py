@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from dragoman.client.services import threads
-from dragoman.client.services.threads import Stopped, check, in_thread
+from dragoman.client.services import worker_thread
+from dragoman.client.services.worker_thread import Stopped, check, in_thread
 from dragoman.errors import FileFailed
 from tests.aio import aio
 
@@ -73,7 +73,7 @@ async def test_a_cancelled_caller_stops_the_work_and_sees_it_end(cancellations: 
 
 @aio
 async def test_a_cancelled_caller_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "STOP_TIMEOUT", 0.01)
+    monkeypatch.setattr(worker_thread, "STOP_TIMEOUT", 0.01)
     work = Work()
     async with asyncio.timeout(TIMEOUT):
         async with asyncio.TaskGroup() as group:
@@ -90,7 +90,7 @@ async def test_a_cancelled_caller_does_not_wait_for_ever(monkeypatch: pytest.Mon
 async def test_no_answer_in_time_is_an_error_of_the_world(
     monkeypatch: pytest.MonkeyPatch, changes_disk: bool
 ) -> None:
-    monkeypatch.setattr(threads, "ANSWER_TIMEOUT", 0.01)
+    monkeypatch.setattr(worker_thread, "ANSWER_TIMEOUT", 0.01)
     work = Work()
     with pytest.raises(FileFailed, match="did not answer within") as caught:
         await in_thread("/f", work, changes_disk=changes_disk)

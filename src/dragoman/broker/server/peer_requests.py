@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.broker.protocol import refusal
-from dragoman.broker.server.readers import renamed
+from dragoman.broker.server.event_reader import renamed
 from dragoman.client import file_guard
 from dragoman.client.acp.calls import completed
 from dragoman.client.permissions import Question, settled

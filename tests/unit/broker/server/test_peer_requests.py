@@ -12,11 +12,11 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from dragoman.broker.server import permissions
+from dragoman.broker.server import peer_requests
 from dragoman.broker.server.cancellation import Trigger
 from dragoman.broker.server.jobs import Job
 from dragoman.broker.server.live_session import LiveSession
-from dragoman.broker.server.permissions import ELICITATION, PERMISSION
+from dragoman.broker.server.peer_requests import ELICITATION, PERMISSION
 from dragoman.errors import CallCancelled, DragomanError, RemoteError
 from dragoman.gateway.relay import HERE
 from dragoman.policy import Policy, Rule
@@ -191,7 +191,7 @@ async def test_services_that_the_caller_does_not_offer_are_served_here(tmp_path:
 async def test_a_caller_that_does_not_read_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(permissions, "TOLD_TIMEOUT", 0.01)
+    monkeypatch.setattr(peer_requests, "TOLD_TIMEOUT", 0.01)
     async with called(PERMISSION) as (caller, _, other):
         async with asking(tmp_path, caller, "approve-all") as (live, _):
             live.open_for(caller, "s1")
@@ -268,7 +268,7 @@ async def test_a_title_is_a_command_where_the_spec_says_so(tmp_path: Path) -> No
         call = {"kind": "execute", "title": "git status"}
         assert chosen(live.request(about(PERMISSION, call))) == "n"
         live.far.command_titles = True
-        live.questions = permissions.PeerQuestions(live)
+        live.questions = peer_requests.PeerQuestions(live)
         assert chosen(live.request(about(PERMISSION, call))) == "y"
 
 
@@ -444,7 +444,7 @@ async def test_the_caller_whose_user_was_sent_to_a_page_is_told_that_it_is_done(
 async def test_a_caller_that_never_answers_counts_as_one_that_has_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(permissions, "ANSWER_TIMEOUT", 0.05)
+    monkeypatch.setattr(peer_requests, "ANSWER_TIMEOUT", 0.05)
     async with asked_in_a_turn(tmp_path, PERMISSION, OPTIONS) as (_, agent, _, _, ends):
         await agent.until(lambda: ends)
         assert ends == [{"outcome": {"outcome": "selected", "optionId": "y"}}], "by its policy"
