@@ -23,7 +23,7 @@ from dragoman.agent import Agent, Turn
 from dragoman.client.acp import AcpClient, ClientOptions, use_agent
 from dragoman.client.permissions import Answer, Question
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import LineTooLong, MessageTooLong, ProcessExited, RemoteError
+from dragoman.errors import LineTooLong, MessageTooLong, ProcessExited, RemoteError, UsageError
 from dragoman.testing.scripted import (
     Exit,
     Expect,
@@ -192,7 +192,8 @@ async def test_the_text_of_an_exception_is_not_on_the_wire_from_either_side() ->
     async with in_memory(agent, ClientOptions(permit=permit), tap=tap) as client:
         session = await client.new_session("/w")
         async with session.prompt("go") as turn:
-            with pytest.raises(RemoteError, match="Internal error"):
+            # What our own permit raised is ours to see, and nothing for the wire.
+            with pytest.raises(UsageError, match="swordfish of the client"):
                 await turn.wait()
     assert b"session/request_permission" in tap
     assert b"swordfish" not in tap

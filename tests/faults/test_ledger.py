@@ -29,7 +29,7 @@ import dataclasses, itertools, json, resource, sys, time
 from pathlib import Path
 from msgspec import structs
 from dragoman.errors import *
-from dragoman.delegation.bandit import Arm, Posterior
+from dragoman.store.values import Arm, Posterior
 from dragoman.store.ledger import *
 from dragoman.transports.process.identity import own_identity
 
@@ -60,7 +60,7 @@ def turn(ledger, log, number, reason="r"):
 
 WORKING = """
 tell(go=True)
-log = EventLog(events_path(folder), max_size=20_000)
+log = EventsFile(events_path(folder), max_size=20_000)
 with Ledger.open(ledger_path(folder)) as ledger:
     for number in itertools.count():
         turn(ledger, log, number)
@@ -122,7 +122,7 @@ def test_a_process_killed_at_any_moment_loses_at_most_the_unfinished_turn(
 
 RACING = """
 sys.stdin.readline()
-log = EventLog(events_path(folder), max_size=20_000)
+log = EventsFile(events_path(folder), max_size=20_000)
 with Ledger.open(ledger_path(folder)) as ledger:
     for number in range(40):
         turn(ledger, log, number)
@@ -150,7 +150,7 @@ def test_processes_that_learn_at_once_all_count(tmp_path: Path) -> None:
 
 
 FILLING = """
-log = EventLog(events_path(folder))
+log = EventsFile(events_path(folder))
 ledger = Ledger.open(ledger_path(folder))
 said = []
 for number in itertools.count():

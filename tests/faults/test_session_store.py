@@ -55,7 +55,7 @@ if store.session("s-one") is None:
     store.create_session(session("s-one"))
 
 async def main():
-    async with Writer(store) as writer:
+    async with StoreWriter(store) as writer:
         number = store.session("s-one").next_event
         while True:
             for _ in range(number % 7 + 1):
@@ -168,7 +168,7 @@ told = []
 
 async def main():
     recovered = asyncio.Event()
-    async with Writer(
+    async with StoreWriter(
         store, on_trouble=told.append, on_recovery=lambda left_out: recovered.set()
     ) as writer:
         for number in itertools.count():

@@ -130,9 +130,10 @@ def test_a_command_behind_any_other_is_seen(line: str, separator: str) -> None:
 
 
 @FEW
-@given(st.lists(st.text(st.sampled_from("\n" + string.printable[:95]))))
+@given(st.lists(st.text(st.sampled_from("\n" + string.printable[:95].replace("\\", "")))))
 def test_quoted_words_are_those_words(words: list[str]) -> None:
-    # `shlex.quote` leaves an equals sign as it is, which zsh expands where a word begins.
+    # No backslash, which fish reads within single quotes, too. `shlex.quote` leaves an equals
+    # sign as it is, which zsh expands where a word begins.
     quoted = ["'" + word.replace("'", "'\"'\"'") + "'" for word in words]
     read = read_line(" ".join(["a", *quoted]), posix=True)
     assert [command.words for command in read.commands] == [("a", *words)]

@@ -54,7 +54,7 @@ _HOMES = {
     "LineRedactor": "stream_redaction",
     "Note": "records",
     "Pruned": "retention",
-    "EventRecorder": "run_recorder",
+    "EventRecorder": "event_recorder",
     "Redactor": "dragoman.redaction.redactor",
     "SessionRecord": "records",
     "Store": "store",

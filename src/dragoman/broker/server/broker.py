@@ -1,7 +1,7 @@
 """`Broker`: serves one peer to many callers at once.
 
-Connects the parts: `supervisor` keeps the peer alive, `sessions` opens sessions, `turns` runs prompts,
-`caller` serves a connection, `recorder` stores events and jobs, `lifecycle` holds the state.
+Connects the parts: `supervisor` keeps the peer alive, `sessions` opens sessions, `turns` runs
+prompts, `caller` serves a connection, `recorder` stores events and jobs, `lifecycle` holds the state.
 `process` runs it: lock, socket, signals.
 """
 

@@ -1,7 +1,7 @@
 """Start or connect to the peer of a broker, in any dialect, as an ACP v1 connection.
 
-An ACP peer is used as it is; any other is put behind a `gateway` in this process. `supervisor` decides
-when to start it.
+An ACP peer is used as it is; any other is put behind a `gateway` in this process. `supervisor`
+decides when to start it.
 """
 
 from __future__ import annotations

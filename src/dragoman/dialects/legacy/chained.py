@@ -1,7 +1,7 @@
 """The chained dialect: each method has several possible names, to be tried in order.
 
-Defines the name chains, message shapes and event translations. `client.legacy.method_names` finds the
-name that works, beginning with the naming family that a read-only call was answered in. The
+Defines the name chains, message shapes and event translations. `client.legacy.method_names` finds
+the name that works, beginning with the naming family that a read-only call was answered in. The
 response to a prompt may never come: a notification ends the turn.
 """
 
