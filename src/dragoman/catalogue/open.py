@@ -34,7 +34,7 @@ ERROR_LOOKS: Final = (
 
 @asynccontextmanager
 async def open_peer(
-    spec: LaunchSpec,
+    launch: LaunchSpec,
     *,
     workspace: str | os.PathLike[str] = ".",
     permit: Permit = deny_all,
@@ -65,18 +65,18 @@ async def open_peer(
     from dragoman.catalogue.node_runtime import check_runtime
     from dragoman.client.connect import connect
 
-    await check_runtime(spec, {**os.environ, **spec.env, **(extra_env or {})})
-    spoken = dialect or spec.protocol
-    target = list(spec.command) if spec.command is not None else str(spec.address)
+    await check_runtime(launch, {**os.environ, **launch.env, **(extra_env or {})})
+    spoken = dialect or launch.protocol
+    target = list(launch.command) if launch.command is not None else str(launch.address)
     async with connect(
         target,
         workspace=workspace,
         dialect=spoken,
         permit=permit,
         guard=guard,
-        budgets=budgets or spec.budgets(),
-        env={**spec.env, **(extra_env or {})},
-        inherit=(*spec.inherit, *env),
+        budgets=budgets or launch.budgets(),
+        env={**launch.env, **(extra_env or {})},
+        inherit=(*launch.inherit, *env),
         on_event=on_event,
         on_stderr=on_stderr,
         inquire=inquire,
@@ -87,8 +87,8 @@ async def open_peer(
         terminals=terminals,
         unstable=unstable,
         name=name,
-        max_line_size=max_line_size or _line_size(spec),
-        details={**options_of(spec, spoken, permit), **(details or {})},
+        max_line_size=max_line_size or _line_size(launch),
+        details={**options_of(launch, spoken, permit), **(details or {})},
     ) as peer:
         yield peer
 

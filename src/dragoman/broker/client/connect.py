@@ -209,7 +209,7 @@ def spec_of(
 
 @asynccontextmanager
 async def open_warm(
-    way: LaunchSpec,
+    launch: LaunchSpec,
     *,
     workspace: str | os.PathLike[str] = ".",
     permit: Permit = deny_all,
@@ -241,12 +241,12 @@ async def open_warm(
     started directly, and `on_fallback` is called with the reason; without it the reason is logged.
     """
     env = tuple(env)
-    usual = way.budgets().session
-    budgets = budgets or way.budgets()
+    usual = launch.budgets().session
+    budgets = budgets or launch.budgets()
     peer: AcpPeer | None = None
     try:
         spec = spec_of(
-            way,
+            launch,
             workspace=workspace,
             permit=permit,
             budgets=budgets,
@@ -264,7 +264,7 @@ async def open_warm(
             max_idle=max_idle,
         )
         options = {
-            **options_of(way, ACP, permit),
+            **options_of(launch, ACP, permit),
             **(details or {} if spec.protocol == ACP else {}),
         }
         folder = absolute(Path(workspace))
@@ -290,20 +290,20 @@ async def open_warm(
             unstable=unstable,
             name=name,
             max_line_size=spec.max_line_size,
-            launch=way.command or (),
+            launch=launch.command or (),
         )
-        peer = await _reach(way, spec, terms, options, ttl, on_stderr)
+        peer = await _reach(launch, spec, terms, options, ttl, on_stderr)
     except BrokerUnavailable as error:
         if on_fallback is not None:
             on_fallback(error)
         else:
-            log.warning("%s is started without a broker: %s", way.name, error)
+            log.warning("%s is started without a broker: %s", launch.name, error)
     if peer is not None:
         async with peer:
             yield peer
         return
     async with open_peer(
-        way,
+        launch,
         workspace=workspace,
         permit=permit,
         guard=guard,

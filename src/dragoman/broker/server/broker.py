@@ -1,8 +1,8 @@
 """`Broker`: serves one peer to many callers at once.
 
 Connects the parts: `supervisor` keeps the peer alive, `sessions` opens sessions, `turns` runs
-prompts, `caller` serves a connection, `recorder` stores events and jobs, `lifecycle` holds the state.
-`process` runs it: lock, socket, signals.
+prompts, `caller` serves a connection, `recorder` stores events and jobs, `lifecycle` holds
+the state. `process` runs it: lock, socket, signals.
 """
 
 from __future__ import annotations

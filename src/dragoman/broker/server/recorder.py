@@ -1,8 +1,8 @@
 """Write a broker's events, jobs, sessions and permission decisions to the store.
 
 Batched, redacted (`line_preparer`) and written in the store's own thread. A failing disk never
-delays a turn: the failure is reported once, and the broker works in memory until the store accepts writes
-again. `gap_notes` notes what was lost for the next broker.
+delays a turn: the failure is reported once, and the broker works in memory until the store
+accepts writes again. `gap_notes` notes what was lost for the next broker.
 """
 
 from __future__ import annotations
