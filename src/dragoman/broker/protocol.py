@@ -1,7 +1,6 @@
-"""The broker's extensions to ACP: `_dragoman/…` methods and the `dragoman` part of `_meta`.
+"""The messages of a broker beyond ACP: shapes of parameters and results, and `_meta.dragoman`.
 
-Method names, parameter structs, and helpers that read, add and remove our `_meta`. Errors are
-encoded by `broker.error_transfer`.
+The names of the methods are in `broker.methods`; how errors travel is in `broker.error_transfer`.
 """
 
 from __future__ import annotations
