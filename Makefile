@@ -1,7 +1,7 @@
 # Everything a person or a machine does with this checkout. A bare checkout needs python3 (3.11 or
 # newer) and make; each target first builds what it needs in .venv, once, and again only when
-# pyproject.toml or constraints.txt changes. PYTHON=... chooses another interpreter, and ARGS=...
-# is handed to pytest and to the benchmark.
+# pyproject.toml, constraints.txt or the version changes. PYTHON=... chooses another interpreter,
+# and ARGS=... is handed to pytest and to the benchmark.
 
 PYTHON ?= python3
 ARGS ?=
@@ -66,7 +66,7 @@ clean:  ## remove .venv and every cache
 	rm -rf .import_linter_cache .coverage .coverage.* htmlcov build dist
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt src/dragoman/version.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "dragoman needs Python 3.11 or newer, and '$(PYTHON)' is not:" \
 	       "$$($(PYTHON) --version 2>&1 || true)" >&2; \
