@@ -173,8 +173,11 @@ async def test_a_client_of_the_python_sdk_works_with_a_real_peer(
             session = (await it.agent.new_session(str(workspace))).session_id
             chosen = await it.agent.set_config_option("peer", session, "qwen")
             assert {"peer", "role", "mode"} <= {option.id for option in chosen.config_options}
-            changed = await it.agent.set_config_option("mode", session, "yolo")
-            assert {o.id: o.current_value for o in changed.config_options}["mode"] == "yolo"
+            changed = await it.agent.set_config_option("mode", session, "plan")
+            assert {o.id: o.current_value for o in changed.config_options}["mode"] == "plan"
+            # A mode in which qwen does not ask would get around the policy.
+            with pytest.raises(sdk.RequestError, match="it does not ask in the mode yolo"):
+                await it.agent.set_config_option("mode", session, "yolo")
             await it.agent.set_config_option("mode", session, "default")
             assert (await it.ask(session, "the word is amber")) == "You said: the word is amber"
             made = workspace / "made.txt"
