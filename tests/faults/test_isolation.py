@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.delegation.worktree import Isolation, sweep
 from dragoman.delegation.worktree import git as git_module
+from dragoman.delegation.worktree.isolation import Isolation
+from dragoman.delegation.worktree.sweep import sweep
 from dragoman.errors import ConnectionLost
 from dragoman.transports import spawn
 from dragoman.transports.process.stream import ProcessStream

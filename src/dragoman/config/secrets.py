@@ -9,11 +9,13 @@ from __future__ import annotations
 import fnmatch
 import os
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from dragoman.redaction.names import SECRET_VARIABLE
-from dragoman.redaction.redactor import SHORTEST, Redactor
-from dragoman.redaction.reports import ReportRedactor
+from dragoman.redaction.names import SECRET_VARIABLE, SHORTEST
+
+if TYPE_CHECKING:
+    from dragoman.redaction.redactor import Redactor
+    from dragoman.redaction.reports import ReportRedactor
 
 SHORTEST_HANDED: Final = 8
 """Characters from which on a value that a user hands to an agent by its name is taken for a secret:
@@ -65,6 +67,9 @@ def redactor(
     workspace: str | os.PathLike[str] = ".",
 ) -> Redactor:
     """What cuts the values of these variables, and of all that look like it, out of texts."""
+    # Not at the top: a command that goes through a broker only needs the values.
+    from dragoman.redaction.redactor import Redactor
+
     environ = os.environ if environ is None else environ
     values = secret_values(environ, credentials)
     return Redactor((*values, *handed_values(environ, handed, workspace)))
@@ -75,6 +80,8 @@ def report_redactor(
 ) -> ReportRedactor:
     """What takes secrets and the user's name out of a report or a log. Secrets are these values and
     those of the variables of these names and of all whose names look like it."""
+    from dragoman.redaction.reports import ReportRedactor
+
     home = environ.get("HOME") or environ.get("USERPROFILE") or ""
     return ReportRedactor(
         (*values, *secret_values(environ, names)),

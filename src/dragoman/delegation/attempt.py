@@ -27,16 +27,12 @@ from dragoman.delegation.prices import Price, price
 from dragoman.delegation.report import AttemptReport, report_of, report_of_error
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.routing import Candidate
-from dragoman.delegation.worktree import (
-    Changed,
-    Isolation,
-    Snapshot,
-    changes,
-    outside_writes,
-    run_check,
-)
 from dragoman.delegation.worktree.changed_files import without_own
+from dragoman.delegation.worktree.check import run_check
 from dragoman.delegation.worktree.git import is_folder
+from dragoman.delegation.worktree.isolation import Isolation
+from dragoman.delegation.worktree.outside_writes import outside_writes
+from dragoman.delegation.worktree.snapshot import Changed, Snapshot, changes
 from dragoman.errors import DragomanError, RemoteError, UsageError
 from dragoman.events.model import Event
 from dragoman.events.words import Outcome

@@ -30,7 +30,7 @@ from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.results import Delegation
 from dragoman.delegation.routing import Candidate, Decision, decide
 from dragoman.delegation.telemetry import calling
-from dragoman.delegation.worktree import sweep
+from dragoman.delegation.worktree.sweep import sweep
 from dragoman.errors import StoreError
 from dragoman.events.model import Event
 from dragoman.events.words import Outcome

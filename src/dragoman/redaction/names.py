@@ -21,6 +21,9 @@ SECRET_NAME: Final = re.compile(
 )
 """Names under which people put what nobody else may see."""
 
+SHORTEST: Final = 6
+"""Values of secrets shorter than this are not looked for: they are parts of ordinary words."""
+
 SECRET_VARIABLE: Final = re.compile(
     SECRET_NAME.pattern + r"|passw(?:or)?d|passphrase|secret|(?:api|access|private)_?key"
     r"|(?:^|_)(?:auth_?)?tokens?(?:_|$)|credential|(?:^|_)(?:ssh|pg|db)?pass$|_(?:pat|pwd)$",

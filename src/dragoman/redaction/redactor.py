@@ -17,11 +17,8 @@ from urllib.parse import quote
 import msgspec
 
 from dragoman.redaction import names, shapes
-from dragoman.redaction.names import REDACTED, redact_value
+from dragoman.redaction.names import REDACTED, SHORTEST, redact_value
 from dragoman.redaction.views import DecodedText, decoded, is_encoded
-
-SHORTEST: Final = 6
-"""Values of secrets shorter than this are not looked for: they are parts of ordinary words."""
 
 REACH: Final = 512
 """Characters within which a secret shows itself: what it begins with, or the name before it."""

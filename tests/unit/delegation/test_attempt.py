@@ -10,7 +10,7 @@ import pytest
 from dragoman.catalogue.descriptor import Descriptor, Launch
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.delegation.attempt import prefixed, runtime_role
-from dragoman.delegation.worktree import Snapshot
+from dragoman.delegation.worktree.snapshot import Snapshot
 from dragoman.errors import UsageError
 from tests.aio import aio
 from tests.integration.delegated_peers import bench_in

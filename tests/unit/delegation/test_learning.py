@@ -11,7 +11,8 @@ from dragoman.delegation import learning
 from dragoman.delegation.bandit import prior
 from dragoman.delegation.health import Breaker, Sign
 from dragoman.delegation.report import AttemptReport
-from dragoman.delegation.worktree import Changed, CheckResult
+from dragoman.delegation.worktree.check import CheckResult
+from dragoman.delegation.worktree.snapshot import Changed
 from dragoman.errors import (
     AuthRequired,
     CallTimeout,

@@ -9,7 +9,8 @@ import msgspec
 from dragoman.delegation.report import AttemptReport
 from dragoman.delegation.results import Delegation
 from dragoman.delegation.routing import Candidate, Decision
-from dragoman.delegation.worktree import Changed, CheckResult
+from dragoman.delegation.worktree.check import CheckResult
+from dragoman.delegation.worktree.snapshot import Changed
 from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome
 from dragoman.store.values import Charge, Provenance

@@ -16,7 +16,7 @@ from dragoman.cli.output.text import TextShow
 from dragoman.client.permissions import Denial
 from dragoman.delegation.limits import OVER_BUDGET
 from dragoman.delegation.routing import Candidate
-from dragoman.delegation.worktree import CheckResult
+from dragoman.delegation.worktree.check import CheckResult
 from dragoman.events.words import Outcome
 from tests.unit.delegation.test_results import DECISION, over, report
 
