@@ -77,6 +77,10 @@ class LazyGroup(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         if cmd_name not in self.commands:
+            # Here, and not for the list of commands: it loads `logging`.
+            from dragoman.cli.output import terminal_log
+
+            terminal_log.install()
             module = import_module(f"dragoman.cli.{cmd_name}")
             self.commands[cmd_name] = typer.main.get_command(module.app)
             quicken(self.commands[cmd_name])

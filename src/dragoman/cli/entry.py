@@ -72,8 +72,10 @@ def _call(argv: Sequence[str] | None) -> NoReturn:
         from dragoman.cli.app import call
 
         call(argv)
+    from dragoman.cli.output import terminal_log
     from dragoman.cli.run_prompt import run as run_turn
 
+    terminal_log.install()
     sys.exit(run_turn(**given))
 
 

@@ -17,8 +17,8 @@ from dragoman.cli import error_messages
 from dragoman.cli.exit_codes import ExitCode
 from dragoman.cli.live_output import LiveOutput
 from dragoman.cli.options import RunOptions, RunPlan, plan_of
-from dragoman.cli.output.python_messages import TerminalLog
 from dragoman.cli.output.renderer import Format, Renderer, show_as
+from dragoman.cli.output.terminal_log import TerminalLog
 from dragoman.errors import DragomanError, UsageError
 from dragoman.rpc.trace import VARIABLE
 

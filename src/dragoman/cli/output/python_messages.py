@@ -1,11 +1,11 @@
-"""Escape what Python prints to stderr: log records, warnings, errors of threads and finalizers.
+"""Escape what Python prints to stderr: warnings, errors of threads and finalizers.
 
-They may quote a peer, a file or a variable. Errors that end a command are handled in `cli.entry`.
+They may quote a peer, a file or a variable. Log records are handled in `terminal_log`, errors that
+end a command in `cli.entry`.
 """
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import warnings
@@ -14,22 +14,8 @@ from typing import TextIO
 from dragoman.cli.output.terminal import put, put_err
 
 
-class TerminalLog(logging.Handler):
-    """Writes records to stderr by the functions that make text neutral."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            put_err(self.format(record) + "\n")
-            sys.stderr.flush()
-        except OSError:
-            pass  # The log is no reason to fail.
-        except ValueError:
-            self.handleError(record)
-
-
 def install() -> None:
     """Take over from Python, for the rest of this process."""
-    logging.lastResort = TerminalLog(logging.WARNING)
     warnings.showwarning = _warn
     threading.excepthook = _thread_failed
     sys.unraisablehook = _unraisable

@@ -1,0 +1,30 @@
+"""Escape log records on their way to stderr.
+
+Apart from `python_messages`, because `--help` does not need `logging`, which takes milliseconds to
+load.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from dragoman.cli.output.terminal import put_err
+
+
+class TerminalLog(logging.Handler):
+    """Writes records to stderr by the functions that make text neutral."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            put_err(self.format(record) + "\n")
+            sys.stderr.flush()
+        except OSError:
+            pass  # The log is no reason to fail.
+        except ValueError:
+            self.handleError(record)
+
+
+def install() -> None:
+    """Handle records that no handler takes, for the rest of this process."""
+    logging.lastResort = TerminalLog(logging.WARNING)
