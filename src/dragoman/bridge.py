@@ -7,18 +7,28 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from dragoman.gateway import RAW_KEY, serve
+    from dragoman.gateway import Gateway as Bridge
 
 RENAMED: Final = {"Bridge": "Gateway"}
 
 warnings.warn(
     "dragoman.bridge is dragoman.gateway now; the old name goes away with the next release",
     DeprecationWarning,
-    stacklevel=2,
+    # Python shows such a warning only where it points at the program that runs.
+    stacklevel=1 if __name__ == "__main__" else 2,
 )
+
+__all__ = ["RAW_KEY", "Bridge", "serve"]
 
 
 def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        # With the `__path__` of the gateway its modules would be loaded a second time from here.
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from dragoman import gateway
 
     return getattr(gateway, RENAMED.get(name, name))

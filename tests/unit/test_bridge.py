@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -17,6 +19,21 @@ def test_the_earlier_import_works_with_a_warning() -> None:
     assert "dragoman.bridge is dragoman.gateway now" in done.stderr
 
 
+def test_a_star_import_takes_the_earlier_name() -> None:
+    taken: dict[str, object] = {}
+    sys.modules.pop("dragoman.bridge", None)
+    with pytest.warns(DeprecationWarning, match="is dragoman.gateway now"):
+        exec("from dragoman.bridge import *", taken)
+    assert {"RAW_KEY", "Bridge", "serve"} <= taken.keys()
+
+
+def test_modules_of_the_gateway_are_not_loaded_twice() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module("dragoman.bridge.relay")
+
+
 @pytest.mark.parametrize("module", ["dragoman.bridge", "dragoman.gateway"])
 def test_both_names_are_programs(module: str) -> None:
     done = subprocess.run(
@@ -24,3 +41,5 @@ def test_both_names_are_programs(module: str) -> None:
     )
     assert done.returncode == 0
     assert "usage:" in done.stdout
+    # The one who starts it by the earlier name sees that, without an option of Python.
+    assert ("is dragoman.gateway now" in done.stderr) == (module == "dragoman.bridge")

@@ -14,14 +14,24 @@ from types import ModuleType
 from typing import Any, Final
 
 MOVED: Final[dict[str, tuple[str, dict[str, str]]]] = {
-    "adapters": ("dragoman.adapters", {"Errand": "Assignment"}),
+    "adapters": (
+        "dragoman.adapters",
+        {
+            "DescribedAdapter": "dragoman.runs.adapters.DescribedAdapter",
+            "Errand": "Assignment",
+            "load_adapter": "dragoman.runs.adapters.load_adapter",
+        },
+    ),
     "bandit": ("dragoman.delegation.bandit", {}),
-    "catalogue": ("dragoman.catalogue", {}),
-    "config": ("dragoman.config", {}),
+    "catalogue": ("dragoman.catalogue", {"Known": "KnownPeer"}),
+    "config": ("dragoman.config", {"Ignored": "IgnoredSetting"}),
     "connecting": ("dragoman.runs.connect", {}),
-    "delegating": ("dragoman.delegation", {"Wish": "DelegationRequest", "Reins": "CancelHandle"}),
+    "delegating": (
+        "dragoman.delegation",
+        {"Audience": "DelegationListener", "Reins": "CancelHandle", "Wish": "DelegationRequest"},
+    ),
     "launching": ("dragoman.catalogue.launch", {"Way": "LaunchSpec"}),
-    "ledger": ("dragoman.store.ledger", {}),
+    "ledger": ("dragoman.store.ledger", {"EventLog": "EventsFile"}),
     "opening": ("dragoman.catalogue.open", {}),
     "place": ("dragoman.runs.context", {"Place": "RunContext", "look_around": "load_context"}),
     "policy": ("dragoman.policy", {"Desk": "Approver"}),
@@ -30,32 +40,46 @@ MOVED: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "sessions.history": ("dragoman.store.history", {}),
     "verify": ("dragoman.verify", {}),
     "verify.canaries": ("dragoman.verify.canaries", {}),
-    "verify.ladder": ("dragoman.verify.ladder", {"climb": "climb"}),
+    "verify.ladder": ("dragoman.verify.ladder", {}),
     "verify.limits": ("dragoman.verify.limits", {"Limits": "LadderLimits"}),
     "verify.report": ("dragoman.verify.report", {}),
 }
-"""Old module: the module that has its contents now, and the names that are spelled otherwise."""
+"""Old module: the module that has its contents now, and the names that are spelled otherwise or,
+with a dot, are in another module."""
 
 
 class _Moved(ModuleType):
     """A module under its old name: hands out the names of the new one."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
         old = self.__name__.removeprefix(f"{__name__}.")
         new, renamed = MOVED[old]
+        if name == "__all__":
+            return _public(new, renamed)
+        if name.startswith("__"):
+            raise AttributeError(name)
         if f"{old}.{name}" in MOVED:
             return sys.modules[f"{self.__name__}.{name}"]
-        now = renamed.get(name, name)
-        value = getattr(importlib.import_module(new), now)
+        home, _, now = renamed.get(name, name).rpartition(".")
+        value = getattr(importlib.import_module(home or new), now)
         warnings.warn(
-            f"{self.__name__}.{name} is {new}.{now} now; the old name goes away with the next "
-            "release",
+            f"{self.__name__}.{name} is {home or new}.{now} now; the old name goes away with the "
+            "next release",
             DeprecationWarning,
             stacklevel=2,
         )
         return value
+
+
+def _public(new: str, renamed: dict[str, str]) -> list[str]:
+    """The names that a star import takes, in their old spelling."""
+    module = importlib.import_module(new)
+    names: list[str] = getattr(module, "__all__", None) or [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == new
+    ]
+    return [*(name for name in names if name not in renamed.values()), *renamed]
 
 
 def _install() -> None:

@@ -11,14 +11,22 @@ import dragoman.hub
 from dragoman.hub import MOVED
 
 DOCUMENTED = [
+    ("adapters", "DescribedAdapter", "dragoman.runs.adapters", "DescribedAdapter"),
     ("adapters", "Errand", "dragoman.adapters", "Assignment"),
+    ("adapters", "load_adapter", "dragoman.runs.adapters", "load_adapter"),
+    ("catalogue", "Known", "dragoman.catalogue", "KnownPeer"),
+    ("config", "Ignored", "dragoman.config", "IgnoredSetting"),
     ("connecting", "connect", "dragoman.runs.connect", "connect"),
+    ("delegating", "Audience", "dragoman.delegation", "DelegationListener"),
+    ("delegating", "Reins", "dragoman.delegation", "CancelHandle"),
     ("delegating", "Wish", "dragoman.delegation", "DelegationRequest"),
     ("delegating", "delegate", "dragoman.delegation", "delegate"),
     ("launching", "Way", "dragoman.catalogue.launch", "LaunchSpec"),
+    ("ledger", "EventLog", "dragoman.store.ledger", "EventsFile"),
     ("opening", "judge", "dragoman.catalogue.open", "judge"),
     ("opening", "open_peer", "dragoman.catalogue.open", "open_peer"),
     ("place", "look_around", "dragoman.runs.context", "load_context"),
+    ("policy", "Desk", "dragoman.policy", "Approver"),
     ("routing", "CardFacts", "dragoman.delegation.routing", "CardFacts"),
     ("routing", "Inputs", "dragoman.delegation.routing", "Inputs"),
     ("routing", "PeerFacts", "dragoman.delegation.routing", "PeerFacts"),
@@ -49,6 +57,21 @@ def test_every_documented_name_leads_to_the_new_one(
 def test_every_new_module_exists() -> None:
     for new, _ in MOVED.values():
         importlib.import_module(new)
+
+
+def test_a_renamed_name_is_where_it_is_said_to_be() -> None:
+    for new, renamed in MOVED.values():
+        for now in renamed.values():
+            home, _, name = now.rpartition(".")
+            assert hasattr(importlib.import_module(home or new), name)
+
+
+def test_a_star_import_takes_the_old_names() -> None:
+    taken: dict[str, object] = {}
+    with pytest.warns(DeprecationWarning):
+        exec("from dragoman.hub.delegating import *\nfrom dragoman.hub.place import *", taken)
+    assert {"Wish", "delegate", "Place", "look_around"} <= taken.keys()
+    assert not {"DelegationRequest", "RunContext", "load_context"} & taken.keys()
 
 
 def test_a_module_below_an_old_package_is_found_in_it() -> None:
