@@ -1,4 +1,4 @@
-"""What is installed is what was written: the files of the peers are in the wheel."""
+"""What is installed is what was written: the files of data are in the wheel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUILD_TIMEOUT = 50.0
 """Packing a few hundred files takes a second or two; a loaded machine takes its time."""
 
 
-def test_a_wheel_holds_every_descriptor(tmp_path: Path) -> None:
+def test_a_wheel_holds_every_descriptor_and_every_other_file_of_data(tmp_path: Path) -> None:
     pytest.importorskip("hatchling")
     code = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
     subprocess.run(
@@ -29,7 +29,14 @@ def test_a_wheel_holds_every_descriptor(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
-        files = {f"dragoman/hub/peers/{name}.toml" for name in Catalogue(built_in()).names}
-        assert files - inside == set()
-        source = (ROOT / "src" / "dragoman" / "hub" / "peers" / "qwen.toml").read_bytes()
-        assert archive.read("dragoman/hub/peers/qwen.toml") == source
+        files = {f"dragoman/catalogue/peers/{name}.toml" for name in Catalogue(built_in()).names}
+        assert files and files - inside == set()
+        source = ROOT / "src"
+        data = [
+            path
+            for path in (source / "dragoman").rglob("*")
+            if path.is_file() and path.suffix not in {".py", ".pyc"}
+        ]
+        assert {"prices.toml", "py.typed", "qwen.toml", "skill.md"} <= {path.name for path in data}
+        for path in data:
+            assert archive.read(path.relative_to(source).as_posix()) == path.read_bytes()
