@@ -22,6 +22,7 @@ from dragoman.client.acp.session import Session
 from dragoman.client.permissions import Answer, choose
 from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.methods import SESSION_FORK_NAME
 from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.handshake import version_note
@@ -179,7 +180,7 @@ class PassthroughSession:
         self._requests: dict[str, Callable[[Request], Any]] = {
             acp.INITIALIZE.name: self._initialize,
             acp.SESSION_NEW.name: self._open_new,
-            "session/fork": self._open_new,
+            SESSION_FORK_NAME: self._open_new,
             acp.SESSION_LOAD.name: self._open_known,
             acp.SESSION_RESUME.name: self._open_known,
             acp.SESSION_CLOSE.name: self._close,

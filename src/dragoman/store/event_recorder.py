@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, structs
 
-from dragoman.dialects.acp.v1 import codec, updates
+from dragoman.dialects.acp.v1 import codec, methods, updates
 from dragoman.events import model
 from dragoman.events.view import Growing
 from dragoman.events.words import Outcome, Role
@@ -30,7 +30,7 @@ SAID_SIZE: Final = 2 * TEXT_SIZE
 """Characters of an answer that are kept for its job: more than are stored of it, so that a secret
 at the cut is still whole when it is looked for."""
 
-UPDATE: Final = "session/update:"
+UPDATE: Final = f"{methods.SESSION_UPDATE.name}:"
 
 
 class _Message(Struct):
