@@ -130,7 +130,7 @@ def spelled(source: str) -> list[tuple[int, str]]:
     "source",
     [
         'call("session/new")',
-        "call(b'{\"method\":\"session/cancel\"}')",
+        'call(b\'{"method":"session/cancel"}\')',
         'call(f"session/{name}")',
         'call("thread/" + name)',
         'native.startswith("session/update:")',

@@ -22,10 +22,10 @@ from dragoman.client.acp.session import Session
 from dragoman.client.permissions import Answer, choose
 from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1.methods import SESSION_FORK_NAME
 from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.handshake import version_note
+from dragoman.dialects.acp.v1.methods import SESSION_FORK_NAME
 from dragoman.errors import CallCancelled, ConnectionLost, DragomanError, RemoteError, UsageError
 from dragoman.events import model
 from dragoman.events.envelope import EventEnvelope
