@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs the tests. Every processor takes one test file after another, in the order of their names, so
-# that the quick ones of tests/unit fill what is left at the end. The quiet room wire/ must be covered
+# that the quick ones of tests/unit fill what is left at the end. The pure package wire/ must be covered
 # whole by its unit tests, branches included, because nothing there depends on the machine; they run
 # once more for that, by themselves, since measuring makes everything in the same process several
 # times as slow, and a worker of xdist measures even what is marked no_cover (`pytest --cov` measures
@@ -31,7 +31,7 @@ colour=no
 status=$(cat "$log.status")
 [ "$status" -eq 0 ] || exit "$status"
 
-# A run of chosen tests only cannot cover the room, and is not asked to.
+# A run of chosen tests only cannot cover it, and is not asked to.
 if [ $# -eq 0 ]; then
   echo "wire/, which must be whole:"
   "$bin/python" -m pytest tests/unit/wire --quiet --cov=dragoman.wire --cov-fail-under=100 \

@@ -1,8 +1,8 @@
 """The interpreter between coding agents: drive any of them, or be one.
 
-This is the front door: the names most programs need, each fetched from its room when it is first
-asked for, so that `import dragoman` costs next to nothing and loads no event loop. It decides
-nothing. The rooms and the rules between them are in ARCHITECTURE.md.
+The public names, each loaded from its package when it is first used, so that `import dragoman`
+costs next to nothing and loads no event loop. The packages and the rules between them are in
+ARCHITECTURE.md.
 """
 
 from dragoman.version import __version__ as __version__

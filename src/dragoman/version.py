@@ -1,3 +1,3 @@
-"""The version of dragoman, at the bottom of all rooms: agents and clients tell it to each other."""
+"""The version of dragoman, imported by every package: agents and clients tell it to each other."""
 
 __version__ = "0.2.0"

@@ -70,7 +70,7 @@ REPEATED: Final = frozenset({"image", "env"})
 
 
 def read(words: Sequence[str]) -> dict[str, Any] | None:
-    """What `running.run` is called with; None if typer has to look at the words."""
+    """What `run_prompt.run` is called with; None if typer has to look at the words."""
     # On Windows typer takes file names with * in them apart, which no shell has done there.
     if not words or words[0] != "run" or os.name == "nt" or COMPLETING in os.environ:
         return None

@@ -121,7 +121,7 @@ class RunPlan(Struct, frozen=True, kw_only=True):
 
 
 def plan_of(options: RunOptions) -> RunPlan:
-    """The plan that the wishes and the configuration make together."""
+    """The plan that the options and the configuration make together."""
     from dragoman.catalogue import load_catalogue
     from dragoman.catalogue.card_store import CARDS
     from dragoman.catalogue.enforcement import NOT_ENFORCED, enforce

@@ -85,7 +85,7 @@ class WorkList:
         for one in ended[: max(len(ended) - MAX_KEPT, 0)]:
             self._all.remove(one)
         running = RunningWork(Progress(peer), PeerLead(), folder=folder, lasting=lasting)
-        running.task = self._tasks.start(_settled(work, running), "an errand")
+        running.task = self._tasks.start(_settled(work, running), "a piece of work")
         self._all.append(running)
         return running
 

@@ -1,6 +1,6 @@
 """Tools for testing programs that talk to agents; public, and used by dragoman's own tests.
 
-This room owns what stands in for the other side or for the bad luck of a real one: streams with
+It has what stands in for the other side or for the bad luck of a real one: streams with
 faults, scripted agents. It does not know any test framework, and nothing here reads a clock or
 throws dice on its own, so that a failing test fails again.
 

@@ -1,4 +1,4 @@
-"""`dragoman.connect`: names go to the hub, all else does not even load it."""
+"""`dragoman.connect`: names go to the catalogue, all else does not even load it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores, sessions and lines for the tests of this room."""
+"""Stores, sessions and lines for the tests of this package."""
 
 from __future__ import annotations
 

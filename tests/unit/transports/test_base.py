@@ -28,7 +28,7 @@ PROMISED = {
 
 
 def streams(kind: type[Any] = Stream) -> Iterator[type[Stream]]:
-    """Every stream of the room."""
+    """Every stream of the package."""
     for found in kind.__subclasses__():
         if found.__module__.startswith(transports.__name__):
             yield found

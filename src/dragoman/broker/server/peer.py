@@ -180,9 +180,9 @@ async def reach(
             yield PeerLink(Upstream(peer.client), peer, generation, **told)
             return
         near, far = memory_pair()
-        tasks = TaskOwner("broker's bridge")
+        tasks = TaskOwner("broker's gateway")
         stack.push_async_callback(tasks.aclose)
-        tasks.start(Gateway(peer, max_line_size=spec.max_line_size).serve(far), "serve the bridge")
+        tasks.start(Gateway(peer, max_line_size=spec.max_line_size).serve(far), "serve the gateway")
         client = AcpClient(near, _options(spec))
         stack.push_async_callback(client.aclose)
         upstream = Upstream(client)

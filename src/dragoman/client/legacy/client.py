@@ -1,7 +1,8 @@
 """Connection to an agent that speaks a legacy dialect: handshake, calls and message routing.
 
 The dialect (`dialects.legacy`) is an argument and translates messages to events. Sessions are in
-`peer`, turns in `turn`, the agent's requests in `inbound`, the choice of method names in `chains`.
+`peer`, turns in `turn`, the agent's requests in `inbound`, the choice of method names in
+`method_names`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ It owns one decision: whether a path stays inside the roots, judged so that a li
 between the judgement and the use cannot lead outside. It knows nothing of text, sizes or
 protocols: `files` reads and writes at the places found here, `terminals` asks for folders.
 
-`walk` does the descent. Where the operating system cannot walk (Windows), `named_paths` compares
-real names instead, and its docstring says what that leaves open.
+`path_walk` does the descent. Where the operating system cannot walk (Windows), `named_paths`
+compares real names instead, and its docstring says what that leaves open.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks whether an agent or a client keeps to ACP v1; public, and used on dragoman itself.
 
-This room owns a manifest of the protocol's requirements, checks that try them against any command
+It has a manifest of the protocol's requirements, checks that try them against any command
 line, and an agent that tries them against any client. It speaks raw JSON-RPC, so that it can say
 what no proper client or agent would, and does not use dragoman's own client and agent, which it
 judges. The checks are listed in docs/reference/conformance.md.

@@ -1,9 +1,9 @@
 """The Agent Client Protocol, version 1: typed values and the table of methods.
 
 Owns what the protocol says and nothing of how it is spoken: no bytes are read here, nothing waits,
-nothing is logged. `decode` and `encode` are the doors, `method_table` the map. Types that agents
-still send although no schema has them are in `legacy`; types that are not stable yet are in
-`unstable`, behind an explicit switch.
+nothing is logged. `decode` and `encode` read and write values; `method_table` lists the methods.
+Types that agents still send although no schema has them are in `legacy`; types that are not stable
+yet are in `unstable`, behind an explicit switch.
 
 Names of types follow the protocol's schema; attributes are in snake_case. Enumerations are open:
 the fields are `str`, and a class such as `StopReason` holds the known values.

@@ -3,7 +3,7 @@
 Owns the protocol's rules of leniency: unknown fields are kept, unknown members of unions are kept
 whole, malformed values of forgiving fields become the default, bad items of forgiving lists are
 left out, null means absent. A required field that is missing or malformed stays an error. It is
-driven by the types and their marks (`shape`) and knows none of them; `codec` is the door.
+driven by the types and their marks (`shape`) and knows none of them; `codec` calls it.
 
 A type is compiled once into a `Table`: for each type of JSON value, what reads it.
 """
