@@ -125,14 +125,14 @@ async def test_an_interrupt_cancels_the_turn_and_nobody_else_is_asked(tmp_path: 
     bench.peer("alpha", "hang")
     bench.peer("beta", "ok")
     bench.settings("alpha", "beta", more="[timeouts]\ncancel_grace = 2\n")
-    reins = CancelHandle()
+    cancel = CancelHandle()
     owner = TaskOwner("test")
-    running = owner.start(bench.delegate(reins=reins), "delegate")
+    running = owner.start(bench.delegate(cancel=cancel), "delegate")
     async with asyncio.timeout(20):
         while not bench.told("alpha"):
             assert not running.done()
             await asyncio.sleep(0.01)
-        reins.pull()
+        cancel.pull()
         done = await running
     assert done.interrupted and done.outcome.value == "cancelled"
     assert done.stopped == "it was interrupted"

@@ -31,12 +31,12 @@ async def test_an_interrupt_between_two_turns_tells_every_attempt_so_far(tmp_pat
     bench.peer("beta", "mute")
     bench.peer("gamma", "ok")
     bench.settings("alpha", "beta", "gamma", more=PATIENT)
-    reins, owner = CancelHandle(), TaskOwner("a test")
-    running = owner.start(bench.delegate(reins=reins), "delegate")
+    cancel, owner = CancelHandle(), TaskOwner("a test")
+    running = owner.start(bench.delegate(cancel=cancel), "delegate")
     await until(lambda: bench.told("beta", "starts"))
-    assert not reins.in_turn
-    reins.pull()
-    reins.pull()
+    assert not cancel.in_turn
+    cancel.pull()
+    cancel.pull()
     done = await running
     assert done.interrupted and done.stopped == "it was interrupted"
     told = [(one.peer, one.outcome.value) for one in done.attempts]
@@ -56,11 +56,11 @@ async def test_an_interrupt_of_the_check_still_tells_what_was_changed(
     commit(bench.work)
     bench.peer("alpha", "write")
     bench.settings("alpha", more=PATIENT)
-    reins, owner, mark = CancelHandle(), TaskOwner("a test"), tmp_path / "checking"
-    work = bench.delegate(reins=reins, isolate=isolate, check=f"touch {mark}; sleep 50")
+    cancel, owner, mark = CancelHandle(), TaskOwner("a test"), tmp_path / "checking"
+    work = bench.delegate(cancel=cancel, isolate=isolate, check=f"touch {mark}; sleep 50")
     running = owner.start(work, "delegate")
     await until(mark.exists)
-    reins.pull()
+    cancel.pull()
     done = await running
     assert done.interrupted and not done.ok and done.text == "written"
     if isolate:
@@ -75,10 +75,10 @@ async def test_a_task_that_is_cancelled_from_outside_as_well_ends_as_one(tmp_pat
     bench = bench_in(tmp_path)
     bench.peer("alpha", "mute")
     bench.settings("alpha", more=PATIENT)
-    reins, owner = CancelHandle(), TaskOwner("a test")
-    running = owner.start(bench.delegate(reins=reins), "delegate")
+    cancel, owner = CancelHandle(), TaskOwner("a test")
+    running = owner.start(bench.delegate(cancel=cancel), "delegate")
     await until(lambda: bench.told("alpha", "starts"))
-    reins.pull()
+    cancel.pull()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -95,19 +95,19 @@ class Bench:
 
     async def delegate(
         self, prompt: str = "look at it", *, role: str = "review",
-        reins: CancelHandle | None = None, **wish: Any,
+        cancel: CancelHandle | None = None, **request: Any,
     ) -> Delegation:  # fmt: skip
         async def pause(seconds: float) -> None:
             self.pauses.append(seconds)
 
         self.heard = Heard()
         return await delegate(
-            DelegationRequest(role=role, prompt=prompt, workspace=self.work, **wish),
+            DelegationRequest(role=role, prompt=prompt, workspace=self.work, **request),
             place=self.place(),
-            audience=self.heard,
+            listener=self.heard,
             rng=random.Random(7),
             pause=pause,
-            reins=reins,
+            cancel=cancel,
         )
 
     def told(self, name: str, what: str = "prompts") -> list[Any]:

@@ -109,7 +109,7 @@ class DelegationView(DelegationListener):
     ) -> Delegation | DragomanError:
         try:
             return await delegate(
-                request, place=place, audience=self, caller=caller, reins=self._cancel
+                request, place=place, listener=self, caller=caller, cancel=self._cancel
             )
         except DragomanError as error:
             return error

@@ -1,7 +1,7 @@
 """Persist the sessions of ACP clients in the SQLite store, so that another process can load them.
 
-A session is a record whose peer is `DOOR`, with notes: the chosen peer and role, the stored session
-of each peer in it, and the job of each turn. What peers said is stored by their brokers or
+A session is a record whose peer is `SERVER_PEER`, with notes: the chosen peer and role, the stored
+session of each peer in it, and the job of each turn. What peers said is stored by their brokers or
 recorders, not here. A session that a peer began elsewhere, such as in a terminal, can be loaded
 too.
 """
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from dragoman.paths import Paths
     from dragoman.store.store import Store
 
-DOOR: Final = "dragoman"
+SERVER_PEER: Final = "dragoman"
 """The peer name of these records. The real peer of a session is in its notes."""
 
 CHOICE: Final = "door-choice"
 THREAD: Final = "door-thread"
 TURN: Final = "door-turn"
 ANSWER: Final = "door-answer"
+"""Kinds of notes, in the spelling that stored sessions have."""
 
 MAX_LISTED: Final = 200
 """Sessions in one list, the one used last first."""
@@ -91,7 +92,7 @@ class SessionStore:
         now = time.time()
         record = SessionRecord(
             key=id,
-            peer=DOOR,
+            peer=SERVER_PEER,
             root=str(root_of(cwd)),
             peer_session_id=id,
             cwd=str(cwd),
@@ -174,7 +175,7 @@ class SessionStore:
             found = store.sessions(root=root, limit=MAX_LISTED)
             used: set[str] = set()
             for record in found:
-                if record.peer == DOOR:
+                if record.peer == SERVER_PEER:
                     used |= {
                         str(note.data.get("session"))
                         for note in store.notes(record.key)
@@ -184,7 +185,7 @@ class SessionStore:
                 record
                 for record in found
                 if record.key not in used
-                and (record.peer == DOOR or (record.next_event and record.closed_at is None))
+                and (record.peer == SERVER_PEER or (record.next_event and record.closed_at is None))
                 and (cwd is None or Path(record.cwd) == cwd)
             ]
 
@@ -209,7 +210,7 @@ class SessionStore:
                 return None
             kept = StoredConversation(record=record)
             turns: dict[str, StoredTurnNote] = {}
-            if record.peer != DOOR:
+            if record.peer != SERVER_PEER:
                 # A peer began it. From now on turns of ours and of other peers may be added.
                 kept.peer, kept.threads = record.peer, {record.peer: record.key}
                 for job in reversed(store.jobs(session_key=id, limit=-1)):

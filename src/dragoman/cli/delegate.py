@@ -250,9 +250,9 @@ def _run(request: DelegationRequest, place: RunContext, show: Renderer) -> int:
         done = await delegate(
             request,
             place=place,
-            audience=telling,
+            listener=telling,
             caller=TerminalApprover(live) if asks else None,
-            reins=cancel,
+            cancel=cancel,
         )
         return telling.over(done, terminated=live.terminated) or int(show.lost)
 

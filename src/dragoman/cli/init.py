@@ -269,10 +269,10 @@ class _Setup:
         from dragoman.delegation import CancelHandle, DelegationListener, delegate
 
         self._cancel = CancelHandle()
-        audience = DelegationListener() if self._silent else Shown(self._show)
-        done = await delegate(request, place=self._place, audience=audience, reins=self._cancel)
-        if isinstance(audience, Shown):
-            audience.over(done, terminated=self._live.terminated)
+        listener = DelegationListener() if self._silent else Shown(self._show)
+        done = await delegate(request, place=self._place, listener=listener, cancel=self._cancel)
+        if isinstance(listener, Shown):
+            listener.over(done, terminated=self._live.terminated)
         return done
 
     def _code(self, done: Delegation, *, failed: bool, nobody: bool) -> int:

@@ -28,7 +28,7 @@ UNSUITED: Final = frozenset(
 
 
 def decide_for(
-    wish: DelegationRequest,
+    request: DelegationRequest,
     place: RunContext,
     *,
     ledger: Ledger | None = None,
@@ -41,9 +41,9 @@ def decide_for(
     lineage = inherited(place.environ) if lineage is None else lineage
     if ledger is None:
         with Ledger.open(ledger_path(place.paths.state), read_only=True) as opened:
-            inputs = gather(wish, place, ledger=opened, lineage=lineage, now=now)
+            inputs = gather(request, place, ledger=opened, lineage=lineage, now=now)
     else:
-        inputs = gather(wish, place, ledger=ledger, lineage=lineage, now=now)
+        inputs = gather(request, place, ledger=ledger, lineage=lineage, now=now)
     return decide(inputs, rng or random.Random(), now)
 
 

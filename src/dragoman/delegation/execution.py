@@ -97,12 +97,12 @@ class DelegationListener:
 
 
 async def delegate(
-    wish: DelegationRequest,
+    request: DelegationRequest,
     *,
     place: RunContext,
-    audience: DelegationListener | None = None,
+    listener: DelegationListener | None = None,
     caller: Permit | None = None,
-    reins: CancelHandle | None = None,
+    cancel: CancelHandle | None = None,
     lineage: Lineage | None = None,
     rng: random.Random | None = None,
     clock: Callable[[], float] = time.time,
@@ -115,11 +115,11 @@ async def delegate(
     `UnknownRole`, `UnknownPeer` and `NoPeer` before any peer is prompted.
     """
     running = _DelegationRun(
-        wish,
+        request,
         place,
-        audience or DelegationListener(),
+        listener or DelegationListener(),
         caller=caller,
-        cancel=reins or CancelHandle(),
+        cancel=cancel or CancelHandle(),
         lineage=inherited(place.environ) if lineage is None else lineage,
         rng=rng or random.Random(),
         clock=clock,

@@ -163,7 +163,7 @@ class ToolHandlers:
 
         async def work(progress: Progress, lead: PeerLead) -> ToolAnswer:
             done = await delegate(
-                request, place=place, audience=progress, reins=lead, lineage=lineage
+                request, place=place, listener=progress, cancel=lead, lineage=lineage
             )
             return answers.of_delegation(done, progress.notices)
 

@@ -1,4 +1,4 @@
-"""Reins cancel the turn that runs, and a peer that does not stop is no longer trusted to."""
+"""A cancel handle ends the turn that runs; a peer that does not stop is not trusted to again."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Turn:
 
 
 def test_reins_cancel_what_runs_and_what_begins_too_late() -> None:
-    reins, first, second = CancelHandle(), Turn(), Turn()
-    reins.pull()
-    assert reins.pulled and not reins.in_turn
-    reins.hold(first)  # type: ignore[arg-type]
-    assert first.cancelled == 1 and reins.in_turn
-    reins.hold(None)
+    cancel, first, second = CancelHandle(), Turn(), Turn()
+    cancel.pull()
+    assert cancel.pulled and not cancel.in_turn
+    cancel.hold(first)  # type: ignore[arg-type]
+    assert first.cancelled == 1 and cancel.in_turn
+    cancel.hold(None)
     calm = CancelHandle()
     calm.hold(second)
     assert second.cancelled == 0
@@ -42,15 +42,15 @@ def test_reins_cancel_what_runs_and_what_begins_too_late() -> None:
 
 
 def test_reins_end_what_is_between_two_turns_and_say_whether_there_is_anything() -> None:
-    reins, turn, ended = CancelHandle(), Turn(), list[str]()
-    reins.between_turns(lambda: ended.append("first"))
-    reins.hold(turn)  # type: ignore[arg-type]
-    assert reins.pull() and turn.cancelled == 1 and ended == []
-    reins.hold(None)
-    assert reins.pull() and ended == ["first"]
-    reins.between_turns(None)
-    assert not reins.pull() and ended == ["first"]
-    reins.between_turns(lambda: ended.append("second"))
+    cancel, turn, ended = CancelHandle(), Turn(), list[str]()
+    cancel.between_turns(lambda: ended.append("first"))
+    cancel.hold(turn)  # type: ignore[arg-type]
+    assert cancel.pull() and turn.cancelled == 1 and ended == []
+    cancel.hold(None)
+    assert cancel.pull() and ended == ["first"]
+    cancel.between_turns(None)
+    assert not cancel.pull() and ended == ["first"]
+    cancel.between_turns(lambda: ended.append("second"))
     assert ended == ["first", "second"]
 
 

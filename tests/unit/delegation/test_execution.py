@@ -22,7 +22,7 @@ async def test_a_peer_that_does_not_exist_is_an_error_before_anything(tmp_path: 
         await delegate(
             DelegationRequest(role="review", prompt="x", workspace=place.cwd, peer="nonesuch"),
             place=place,
-            audience=heard,
+            listener=heard,
         )
     with pytest.raises(NoPeer):
         wish = DelegationRequest(role="review", prompt="x", workspace=place.cwd, fallback="peers")

@@ -49,7 +49,7 @@ class DocumentSpeech:
         self.server = server
         self.greeted = False
         """Whether the client has shaken hands; one that has not may still turn out another."""
-        self.voices: dict[str, DialectWriter] = {}
+        self.writers: dict[str, DialectWriter] = {}
         self._requests: dict[str, tuple[Any, Callable[[Any], Any]]] = {}
         source = Source(self.dialect, server.connection.name)
         self._place = EventEnvelope(source, itertools.count(1), None)
@@ -85,7 +85,7 @@ class DocumentSpeech:
         return secrets.token_hex(16)
 
     async def update(self, session_id: str, update: acp.SessionUpdate) -> None:
-        writer = self.voices.get(session_id)
+        writer = self.writers.get(session_id)
         if writer is None:
             return
         for event in translate.of_update(update, self._place, None):

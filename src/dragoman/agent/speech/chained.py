@@ -97,7 +97,7 @@ class ChainedSpeech(DocumentSpeech):
     async def _load(self, session_id: str) -> None:
         """Open a session of an earlier time, without telling its history: the client has it."""
         cwd = str(Path.cwd())
-        replay = self.voices[session_id] = _Replay()
+        replay = self.writers[session_id] = _Replay()
         if self.server.can(acp.SESSION_LOAD):
             loading = acp.LoadSessionRequest(session_id=session_id, cwd=cwd, mcp_servers=())
             await self.server.perform(acp.SESSION_LOAD, loading)
@@ -126,7 +126,7 @@ class ChainedSpeech(DocumentSpeech):
         work = self.prompt(params.session_id, blocks)
         turn_id = f"turn-{secrets.token_hex(8)}"
         writer = chained.AgentEnd(params.session_id, turn_id, self._family)
-        self.voices[params.session_id] = writer
+        self.writers[params.session_id] = writer
         self._said[params.session_id].append(chained.SessionMessage("user", params.message))
         turn = self._turn(work, writer, self._said[params.session_id])
         self.server.connection.tasks.start(turn, "answer a prompt")

@@ -89,7 +89,7 @@ class KeyedSpeech(DocumentSpeech):
             meta = {"model": f"{params.model.provider}/{params.model.model}"}
         opened = await self.new_session(params.cwd, _servers(params.mcp_servers), meta)
         session_id = opened.session_id
-        self.voices[session_id] = keyed_translate.AgentEnd(session_id)
+        self.writers[session_id] = keyed_translate.AgentEnd(session_id)
         if meta is not None:
             await self._set_model(session_id, meta["model"])
         modes = opened.modes
@@ -112,7 +112,7 @@ class KeyedSpeech(DocumentSpeech):
 
     async def _load(self, params: shapes.LoadSession) -> shapes.Opened:
         session_id = params.session_id
-        self.voices[session_id] = keyed_translate.AgentEnd(session_id)
+        self.writers[session_id] = keyed_translate.AgentEnd(session_id)
         loaded = await self.server.perform(
             acp.SESSION_LOAD,
             acp.LoadSessionRequest(
@@ -132,7 +132,7 @@ class KeyedSpeech(DocumentSpeech):
 
     def _prompt(self, params: shapes.Prompt) -> Coroutine[Any, Any, shapes.Stopped]:
         work = self.prompt(params.session_id, [keyed_translate.block(b) for b in params.content])
-        writer = self.voices.get(params.session_id)
+        writer = self.writers.get(params.session_id)
         if isinstance(writer, keyed_translate.AgentEnd):
             writer.begin()
         return _stopped(work)

@@ -39,7 +39,7 @@ class OneshotSpeech(DocumentSpeech):
     async def _prompt(self, params: oneshot.Prompt) -> oneshot.Answer:
         session_id = await self._session()
         work = self.prompt(session_id, [Text(params.text)])
-        writer = self.voices[session_id] = oneshot.AgentEnd()
+        writer = self.writers[session_id] = oneshot.AgentEnd()
         response = await work
         used = oneshot.Usage(*tokens_of(response))
         return oneshot.Answer(

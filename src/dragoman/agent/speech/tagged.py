@@ -57,7 +57,7 @@ class TaggedSpeech(DocumentSpeech):
     async def _new(self, params: tagged.NewSession) -> tagged.SessionAnswer:
         cwd = params.metadata.get("workDir")
         opened = await self.new_session(cwd, meta=dict(params.metadata))
-        self.voices[opened.session_id] = tagged.AgentEnd(opened.session_id)
+        self.writers[opened.session_id] = tagged.AgentEnd(opened.session_id)
         return tagged.SessionAnswer(tagged.Session(opened.session_id, params.metadata))
 
     def _prompt(self, params: tagged.Prompt) -> Any:

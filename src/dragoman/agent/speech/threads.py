@@ -67,7 +67,7 @@ class ThreadsSpeech(DocumentSpeech):
     async def _load(self, thread_id: str) -> list[threads.Result]:
         cwd = str(Path.cwd())
         if self.server.can(acp.SESSION_LOAD):
-            replay = self.voices[thread_id] = _Replay(thread_id)
+            replay = self.writers[thread_id] = _Replay(thread_id)
             await self.server.perform(
                 acp.SESSION_LOAD,
                 acp.LoadSessionRequest(session_id=thread_id, cwd=cwd, mcp_servers=()),
@@ -83,7 +83,7 @@ class ThreadsSpeech(DocumentSpeech):
     def _turn(self, params: threads.Turn) -> Coroutine[Any, Any, threads.Result]:
         work = self.prompt(params.thread_id, [Text(params.text)])
         writer = threads.AgentEnd(params.thread_id, f"turn-{next(self._turns)}")
-        self.voices[params.thread_id] = writer
+        self.writers[params.thread_id] = writer
         return self._result(work, writer, params.text)
 
     async def _result(

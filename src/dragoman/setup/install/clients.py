@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-Door = Literal["mcp", "acp"]
+ServerKind = Literal["mcp", "acp"]
 """Which server the program starts: dragoman's MCP tools, or dragoman as an ACP agent."""
 
 DELEGATION_TIMEOUT: Final = 3600
@@ -54,7 +54,7 @@ class Client:
 
     name: str
     title: str
-    door: Door
+    server: ServerKind
     section: str
     """The object or table that holds the entry."""
     user_file: Callable[[HostEnvironment], Path]
@@ -97,7 +97,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
         Client(
             name="claude",
             title="Claude Code",
-            door="mcp",
+            server="mcp",
             section="mcpServers",
             user_file=_claude,
             project_file=".mcp.json",
@@ -108,7 +108,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
         Client(
             name="codex",
             title="Codex",
-            door="mcp",
+            server="mcp",
             section="mcp_servers",
             user_file=lambda around: around.folder("CODEX_HOME", ".codex") / "config.toml",
             project_file=".codex/config.toml",
@@ -119,7 +119,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
         Client(
             name="cursor",
             title="Cursor",
-            door="mcp",
+            server="mcp",
             section="mcpServers",
             user_file=lambda around: around.home / ".cursor" / "mcp.json",
             project_file=".cursor/mcp.json",
@@ -129,7 +129,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
         Client(
             name="gemini",
             title="Gemini CLI",
-            door="mcp",
+            server="mcp",
             section="mcpServers",
             user_file=lambda around: (
                 around.folder("GEMINI_CLI_HOME", "") / ".gemini" / "settings.json"
@@ -141,7 +141,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
         Client(
             name="zed",
             title="Zed",
-            door="mcp",
+            server="mcp",
             section="context_servers",
             user_file=_zed,
             project_file=".zed/settings.json",
@@ -152,7 +152,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
         Client(
             name="vscode",
             title="VS Code",
-            door="mcp",
+            server="mcp",
             section="servers",
             user_file=lambda around: around.settings("Code") / "User" / "mcp.json",
             project_file=".vscode/mcp.json",
@@ -169,7 +169,7 @@ ACP_EDITORS: Final[Mapping[str, Client]] = {
         Client(
             name="zed",
             title="Zed",
-            door="acp",
+            server="acp",
             section="agent_servers",
             user_file=_zed,
             fixed={"type": "custom"},
@@ -179,7 +179,7 @@ ACP_EDITORS: Final[Mapping[str, Client]] = {
         Client(
             name="jetbrains",
             title="JetBrains IDEs",
-            door="acp",
+            server="acp",
             section="agent_servers",
             user_file=lambda around: around.home / ".jetbrains" / "acp.json",
             initial={"env": {}},

@@ -112,7 +112,7 @@ class NameTaken(Unfit):
 
 
 def _update(client: Client, name: str, program: Sequence[str]) -> Update:
-    words = ("serve", client.door)
+    words = ("serve", client.server)
 
     def update(old: Mapping[str, Any] | None) -> Mapping[str, Any]:
         if old is None:
@@ -121,7 +121,8 @@ def _update(client: Client, name: str, program: Sequence[str]) -> Update:
         own = _options(old, words)
         if own is None:
             raise NameTaken(
-                f"its entry `{client.section}.{name}` does not start `dragoman serve {client.door}`"
+                f"its entry `{client.section}.{name}` does not start "
+                f"`dragoman serve {client.server}`"
             )
         return {**client.fixed, "command": program[0], "args": [*program[1:], *words, *own]}
 

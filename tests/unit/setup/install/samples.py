@@ -16,7 +16,7 @@ CASES = [
 
 
 def name_of(value: object) -> str:
-    return value.door if isinstance(value, Client) else str(value)
+    return value.server if isinstance(value, Client) else str(value)
 
 
 def sample(name: str) -> bytes:

@@ -54,7 +54,7 @@ def test_a_sample_gets_its_entry_and_the_backup_restores_it_byte_for_byte(
     backup = install(client, path)
     done = path.read_bytes()
     entry = value_of(client, done)[client.section]["dragoman"]
-    assert (entry["command"], entry["args"]) == (PROGRAM[0], ["serve", client.door])
+    assert (entry["command"], entry["args"]) == (PROGRAM[0], ["serve", client.server])
     assert without(done, client) == without(original, client)
     assert done.startswith(b"\xef\xbb\xbf") == windows
     assert (done.count(b"\r\n") == done.count(b"\n")) == windows
@@ -82,7 +82,7 @@ def test_a_program_that_moved_is_followed_and_what_the_user_added_stays(
     path = tmp_path / "settings"
     path.write_bytes(sample(name))
     install(client, path, ("/old/python", "-m", "dragoman"))
-    text = path.read_text().replace(f'"{client.door}"]', f'"{client.door}", "--verbose"]')
+    text = path.read_text().replace(f'"{client.server}"]', f'"{client.server}", "--verbose"]')
     path.write_text(text)
     install(client, path)
     assert (path.with_name("settings.before-dragoman-2")).read_text() == text
@@ -226,7 +226,7 @@ def test_a_project_has_a_file_of_its_own_where_the_program_reads_one(tmp_path: P
 
 def test_the_members_that_each_program_needs_are_there(tmp_path: Path) -> None:
     made = {
-        (client.door, name): set(value_of(client, snippet(client, "d", PROGRAM).encode())[s]["d"])
+        (client.server, name): set(value_of(client, snippet(client, "d", PROGRAM).encode())[s]["d"])
         for client, name in CASES
         for s in [client.section]
     }
