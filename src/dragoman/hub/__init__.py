@@ -7,9 +7,11 @@ nothing in dragoman imports it.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import warnings
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
@@ -47,6 +49,9 @@ MOVED: Final[dict[str, tuple[str, dict[str, str]]]] = {
 """Old module: the module that has its contents now, and the names that are spelled otherwise or,
 with a dot, are in another module."""
 
+KEYWORDS: Final = {"wish": "request", "audience": "listener", "reins": "cancel"}
+"""Parameters of `delegate` and `decide_for` that are spelled otherwise now."""
+
 
 class _Moved(ModuleType):
     """A module under its old name: hands out the names of the new one."""
@@ -68,7 +73,15 @@ class _Moved(ModuleType):
             DeprecationWarning,
             stacklevel=2,
         )
-        return value
+        return _with_old_keywords(value) if name in ("delegate", "decide_for") else value
+
+
+def _with_old_keywords(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        return function(*args, **{KEYWORDS.get(key, key): options[key] for key in options})
+
+    return call
 
 
 def _public(new: str, renamed: dict[str, str]) -> list[str]:

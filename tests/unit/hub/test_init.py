@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 
 import pytest
 
 import dragoman.hub
-from dragoman.hub import MOVED
+from dragoman.hub import KEYWORDS, MOVED
 
 DOCUMENTED = [
     ("adapters", "DescribedAdapter", "dragoman.runs.adapters", "DescribedAdapter"),
@@ -51,7 +52,8 @@ def test_every_documented_name_leads_to_the_new_one(
     module = importlib.import_module(f"dragoman.hub.{old}")
     with pytest.warns(DeprecationWarning, match=f"is {new}.{now} now"):
         value = getattr(module, name)
-    assert value is getattr(importlib.import_module(new), now)
+    there = getattr(importlib.import_module(new), now)
+    assert inspect.unwrap(value) is inspect.unwrap(there)
 
 
 def test_every_new_module_exists() -> None:
@@ -64,6 +66,18 @@ def test_a_renamed_name_is_where_it_is_said_to_be() -> None:
         for now in renamed.values():
             home, _, name = now.rpartition(".")
             assert hasattr(importlib.import_module(home or new), name)
+
+
+@pytest.mark.parametrize("name", ["delegate", "decide_for"])
+def test_parameters_that_have_new_names_are_taken_by_the_old_ones(name: str) -> None:
+    with pytest.warns(DeprecationWarning):
+        function = getattr(importlib.import_module("dragoman.hub.delegating"), name)
+    now = inspect.signature(inspect.unwrap(function)).parameters
+    assert "request" in now and not KEYWORDS.keys() & now.keys()
+    # All but the place, which is the only thing that is missed then.
+    old = [key for key, new in KEYWORDS.items() if new in now]
+    with pytest.raises(TypeError, match="missing 1 required .* argument: 'place'"):
+        function(**dict.fromkeys(old))
 
 
 def test_a_star_import_takes_the_old_names() -> None:
