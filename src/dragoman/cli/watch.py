@@ -55,7 +55,7 @@ def watch_job(id: str, *, format: ListFormat) -> int:
     show = show_for(format)
 
     async def work() -> int:
-        job = await find_job(id, paths=paths)
+        job = await find_job(id, paths=paths, require_answer=True)
         if isinstance(show, HistoryView):
             show.asked(job.prompt)
         # Work that is delegated goes on in another session where one peer has failed.

@@ -114,7 +114,7 @@ class Connection(Responder):
         self._begin_answering()
         self.tasks = TaskOwner(self.name)
         self._start = start_for(self.tasks)
-        self._outbox = Outbox(stream, self._fail)
+        self._outbox = Outbox(stream, self.fail)
         self.flow = Flow(stream.pause_reading, stream.resume_reading, self.settings.limits)
         self._handlers.attach(self)
         # Opened last: whatever fails above would leave it open.
@@ -152,6 +152,11 @@ class Connection(Responder):
         """Why the connection is over; None while it lives."""
         return self._failure
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a call of ours has not been answered."""
+        return bool(self._peer.unanswered)
+
     async def wait_ended(self) -> ConnectionLost:
         """Wait for the end and return its reason."""
         await self._ended.wait()
@@ -170,7 +175,7 @@ class Connection(Responder):
         try:
             await self._stream.aclose()
         finally:
-            self._fail(ConnectionClosed())
+            self.fail(ConnectionClosed())
             try:
                 await self.tasks.aclose(spare=closer)
             finally:
@@ -441,7 +446,7 @@ class Connection(Responder):
     def stream_ended(self, failure: ConnectionLost) -> None:
         if self._failure is None:
             self._dispatch(self._peer.receive_end())
-        self._fail(failure)
+        self.fail(failure)
 
     def _dispatch(self, events: list[Event[Call]], *, alone: bool = False) -> Awaited | None:
         """Hand everything over. If it is one answer `alone`, whoever waits for it need not wait for
@@ -515,7 +520,7 @@ class Connection(Responder):
             case Stray():
                 self._noise(event)
             case Overrun(error=error):
-                self._fail(error)
+                self.fail(error)
             case _:  # pragma: no cover - the common kinds are handled by the caller
                 raise AssertionError(event)
 
@@ -563,8 +568,9 @@ class Connection(Responder):
                 # Whoever gives up must not be kept waiting by a notice that cannot be sent.
                 log.exception("%s: %s could not be called off", self.name, call.method)
 
-    def _fail(self, failure: ConnectionLost) -> None:
-        """The connection is over: settle everything that waits. Only the first reason counts."""
+    def fail(self, failure: ConnectionLost) -> None:
+        """End the connection: settle every call that waits. Only the first reason counts. `aclose`
+        closes the stream."""
         if self._failure is not None:
             return
         self._failure = failure

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.broker.client.hello import knock
+from dragoman.broker.client.hello import ANSWER_TIMEOUT, knock
+from dragoman.broker.client.liveness import require_answer, watch
 from dragoman.broker.methods import ATTACH, RESULT
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from dragoman.paths import Paths
     from dragoman.store.records import JobRecord, SessionRecord
     from dragoman.wire.messages import Notification, Request
+
+ATTACH_TIMEOUT: Final = ANSWER_TIMEOUT
+"""Seconds for a broker to attach a reader. It needs no peer for that, and reads one number from the
+store at most."""
 
 NOBODY: Final = ClientOptions(read_files=False, write_files=False)
 """Who follows offers nothing and decides nothing."""
@@ -60,10 +65,11 @@ async def follow_session(
     """The lines of a session from `start` on, or from now on, until its broker ends.
 
     Without a broker that has it open there is nothing to wait for: what is stored comes, and that
-    was all.
+    was all. Raises `BrokerError` behind that if the broker has it open and does not answer.
     """
+    lost = False
     if broker is not None:
-        following = _live(broker.address, record.peer_session_id, start, None)
+        following = _live(broker.address, broker.name, record.peer_session_id, start, None)
         number = start
         try:
             async for line_number, line in following:
@@ -71,16 +77,17 @@ async def follow_session(
                 number = line_number + 1
         except (ConnectError, CallError, ConnectionLost):
             # It is not open there, or not any more; the store has what there was.
-            start = number
+            start, lost = number, True
         else:
             return
         finally:
             await following.aclose()
-    if start is None:
-        return
-    with open_store(read_only=True, paths=paths) as store:
-        for stored in store.lines(record.key, start):
-            yield stored
+    if start is not None:
+        with open_store(read_only=True, paths=paths) as store:
+            for stored in store.lines(record.key, start):
+                yield stored
+    if lost and broker is not None:
+        await require_answer(broker.address, broker.name)
 
 
 async def follow_sessions(
@@ -95,26 +102,27 @@ async def follow_sessions(
             if record is not None:
                 seen = job.session_key
                 yield record, follow_job(record, job, paths=paths)
-                job = await find_job(job.id, paths=paths)
+                job = await find_job(job.id, paths=paths, require_answer=True)
                 continue
         if job.state == "ended":
             return
         await asyncio.sleep(LOOK_INTERVAL)
-        job = await find_job(job.id, paths=paths)
+        job = await find_job(job.id, paths=paths, require_answer=True)
 
 
 async def follow_job(
     record: SessionRecord, job: JobRecord, *, paths: Paths
 ) -> AsyncGenerator[tuple[int, bytes], None]:
-    """The lines of a job from its first on, until it has ended or goes on in another session."""
+    """The lines of a job from its first on, until it has ended or goes on in another session.
+    Raises `BrokerError` if its broker does not answer any more."""
     number = job.first_event
     while job.state == "queued":
         await asyncio.sleep(LOOK_INTERVAL)
-        job = await find_job(job.id, paths=paths)
+        job = await find_job(job.id, paths=paths, require_answer=True)
         number = job.first_event
     if job.state == "running" and job.endpoint is not None:
         address = address_of(job.endpoint, paths)
-        following = _live(address, record.peer_session_id, number, job)
+        following = _live(address, job.endpoint, record.peer_session_id, number, job)
         try:
             async for line_number, line in following:
                 yield line_number, line
@@ -125,7 +133,7 @@ async def follow_job(
             await following.aclose()
     while True:
         # Asked before the lines are read, so that the last of them are not missed.
-        job = await find_job(job.id, paths=paths)
+        job = await find_job(job.id, paths=paths, require_answer=True)
         moved = job.session_key != record.key
         stop = job.next_event if job.state == "ended" and not moved else None
         with open_store(read_only=True, paths=paths) as store:
@@ -138,17 +146,20 @@ async def follow_job(
 
 
 async def _live(
-    address: str, session_id: str, start: int | None, job: JobRecord | None
+    address: str, broker: str, session_id: str, start: int | None, job: JobRecord | None
 ) -> AsyncGenerator[tuple[int, bytes], None]:
     client = AcpClient(await knock(address), NOBODY)
     upstream = Upstream(client)
     try:
-        await client.start()
         connection = client.connection
+        watch(connection, address, broker, always=True)
+        await client.start()
         lane: Lane[bytes | Over] = Lane(connection.flow)
         upstream.route(session_id, _Route(lane))
         answer = msgspec.json.decode(
-            await connection.call(ATTACH, {"sessionId": session_id, "start": start})
+            await connection.call(
+                ATTACH, {"sessionId": session_id, "start": start}, timeout=ATTACH_TIMEOUT
+            )
         )
         number = answer["next"] if start is None else max(start, answer.get("first", start))
         stop: int | None = None

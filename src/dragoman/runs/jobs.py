@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from dragoman.errors import (
     BrokerError,
     CallError,
+    CallTimeout,
     ConnectError,
     ConnectionLost,
     StoreError,
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
 LOOK_INTERVAL: Final = 0.2
 """Seconds between two looks into the store for the end of a job that another command runs."""
 
-WAIT_TIMEOUT: Final = 7 * 24 * 3600.0
-"""Seconds to wait for the end of a job at its broker before asking again: no turn lasts a week."""
+WAIT_TIMEOUT: Final = 30.0
+"""Seconds to wait for the end of a job at its broker before asking whether the broker still
+answers. A job may take hours; a broker that hangs must not keep its caller waiting as long."""
 
 ANSWER_TIMEOUT: Final = 10.0
 """Seconds for a broker to say how a job stands; it needs no peer for that."""
@@ -60,23 +62,43 @@ def list_jobs(
     return sorted(found, key=lambda job: (job.created_at, job.id), reverse=True)[:limit]
 
 
-async def find_job(id: str, *, paths: Paths | None = None) -> JobRecord:
-    """A job as it stands now. Raises `UnknownJob`."""
+async def find_job(
+    id: str, *, paths: Paths | None = None, require_answer: bool = False
+) -> JobRecord:
+    """A job as it stands now. Raises `UnknownJob`.
+
+    If its broker does not answer in time, this is the job as it is stored, or with
+    `require_answer` a `BrokerError`: a caller that asks again and again would never end.
+    """
     paths = paths or find_paths()
     job = _stored(id, paths)
     if job.state == "ended" or job.endpoint is None:
         return job
     try:
         return await ask(job, wait=False, paths=paths, timeout=ANSWER_TIMEOUT)
+    except CallTimeout as error:
+        if require_answer:
+            raise _hung(job) from error
     except (ConnectError, ConnectionLost, CallError, BrokerError):
-        # It has ended at this moment, or is too busy to answer.
-        return _stored(id, paths)
+        # It has ended at this moment.
+        pass
+    return _stored(id, paths)
+
+
+def _hung(job: JobRecord) -> BrokerError:
+    from dragoman.broker.client.liveness import unanswered
+
+    return BrokerError(
+        f"the job {job.id} has not ended, and {unanswered(str(job.endpoint), ANSWER_TIMEOUT)}; "
+        f"`dragoman jobs result {job.id}` shows what is stored of it"
+    )
 
 
 async def wait_for(
     id: str, *, timeout: float | None = None, paths: Paths | None = None
 ) -> JobRecord:
-    """A job when it has ended, or as it stands when the time is over."""
+    """A job when it has ended, or as it stands when the time is over. Raises `BrokerError` if the
+    broker that runs it does not answer any more."""
     paths = paths or find_paths()
     try:
         async with asyncio.timeout(timeout):
@@ -84,6 +106,9 @@ async def wait_for(
                 if job.endpoint is not None:
                     try:
                         return await ask(job, wait=True, paths=paths)
+                    except CallTimeout:
+                        await find_job(id, paths=paths, require_answer=True)
+                        continue
                     except (ConnectError, ConnectionLost, CallError, BrokerError):
                         pass
                 # A command runs it, or its broker is about to go: the store will say.
@@ -105,7 +130,12 @@ async def cancel_job(id: str, *, paths: Paths | None = None) -> bool:
     from dragoman.broker.client.hello import ask_broker
     from dragoman.broker.methods import CANCEL
 
-    answer = await ask_broker(address_of(job.endpoint, paths), CANCEL, {"job": id})
+    try:
+        answer = await ask_broker(
+            address_of(job.endpoint, paths), CANCEL, {"job": id}, timeout=ANSWER_TIMEOUT
+        )
+    except CallTimeout as error:
+        raise _hung(job) from error
     return isinstance(answer, dict) and answer.get("cancelled") is True
 
 
@@ -132,16 +162,21 @@ async def _stop_at_runner(job: JobRecord, paths: Paths) -> bool:
 
 
 async def ask(
-    job: JobRecord, *, wait: bool, paths: Paths, timeout: float = WAIT_TIMEOUT
+    job: JobRecord, *, wait: bool, paths: Paths, timeout: float | None = None
 ) -> JobRecord:
-    """A job as its broker knows it; with `wait`, when it has ended."""
+    """A job as its broker knows it; with `wait`, when it has ended. Raises `CallTimeout` after
+    `timeout` seconds, or after `WAIT_TIMEOUT`."""
     from dragoman.broker.client.hello import knock
     from dragoman.broker.methods import RESULT
 
     assert job.endpoint is not None
     connection = await knock(address_of(job.endpoint, paths))
     try:
-        told = await connection.ask(RESULT, {"job": job.id, "wait": wait}, timeout=timeout)
+        told = await connection.ask(
+            RESULT,
+            {"job": job.id, "wait": wait},
+            timeout=WAIT_TIMEOUT if timeout is None else timeout,
+        )
     finally:
         await connection.aclose()
     return updated(job, told)

@@ -26,6 +26,7 @@ from dragoman.client.results import Result, explain
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import (
     BrokerError,
+    CallTimeout,
     ConnectionClosed,
     ConnectionLost,
     DragomanError,
@@ -56,6 +57,10 @@ STORED_TIMEOUT: Final = 2.0
 
 LOOK_INTERVAL: Final = 0.01
 """Seconds between two looks whether it has."""
+
+SUBMIT_TIMEOUT: Final = 10.0
+"""Seconds for a broker to take a prompt that nothing waits for. It puts the prompt into its queue
+and answers; the peer is not asked. Ten seconds are for a machine that swaps."""
 
 DISCARD_TIMEOUT: Final = 5.0
 """Seconds for a peer to close a session that nothing was prompted in."""
@@ -202,8 +207,21 @@ class OpenedSession:
 async def open_session(peer: Peer, wanted: WantedSession) -> OpenedSession:
     """Begin a session, or go on with a stored one.
 
-    `SessionLost` if the peer cannot open it any more, unless a fresh one may take its place.
+    `SessionLost` if the peer cannot open it any more, unless a fresh one may take its place;
+    `BrokerError` if the broker between ends or hangs meanwhile, and not the peer.
     """
+    try:
+        return await _open_session(peer, wanted)
+    except ConnectionLost as error:
+        failure = peer.client.connection.failure
+        if broker_of(peer) is None or failure is None or isinstance(failure, ConnectionClosed):
+            raise
+        raise BrokerError(
+            f"the broker was lost before anything was prompted: {error}; try again"
+        ) from error
+
+
+async def _open_session(peer: Peer, wanted: WantedSession) -> OpenedSession:
     can = peer.capabilities
     if wanted.mode is not None:
         peer.require(can.set_mode, "switch its mode")
@@ -535,11 +553,23 @@ def blame(result: Result) -> Result:
     return dataclasses.replace(result, error=lost, failure=failure)
 
 
+def _unconfirmed(job: str, broker: str | None, error: DragomanError) -> BrokerError:
+    """A prompt was left with a broker that did not say whether it has taken it."""
+    unconfirmed = BrokerError(
+        f"the broker {broker} did not confirm the job {job}, which may run all the same: {error}; "
+        f"`dragoman jobs result {job}` shows whether it has it, "
+        f"`dragoman broker stop {broker}` ends it"
+    )
+    unconfirmed.may_have_run = True
+    return unconfirmed
+
+
 async def submit(
     peer: Peer, session_id: str, blocks: Sequence[Block], terms: Mapping[str, Any]
 ) -> str | None:
     """Leave a prompt with the broker, which runs it whether or not anybody waits. Returns why
-    nothing of it is stored; None while all is well."""
+    nothing of it is stored; None while all is well. Raises `BrokerError` if the broker does not
+    confirm it in time."""
     from dragoman.broker.methods import SUBMIT
     from dragoman.dialects.acp import v1 as acp
     from dragoman.dialects.acp.v1 import translate
@@ -549,7 +579,9 @@ async def submit(
     prompt = Raw(acp.encode(wire))
     params = {"sessionId": session_id, "prompt": prompt, **terms["dragoman"]}
     try:
-        answer = await peer.client.connection.call(SUBMIT, params)
+        answer = await peer.client.connection.call(SUBMIT, params, timeout=SUBMIT_TIMEOUT)
+    except (CallTimeout, ConnectionLost) as error:
+        raise _unconfirmed(params["job"], broker_of(peer), error) from error
     except DragomanError as error:
         # What happened in the broker is raised as if it had happened here.
         raise peer.client.explain(error) from error

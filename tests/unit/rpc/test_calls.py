@@ -486,7 +486,7 @@ async def test_who_is_told_of_a_timeout_may_end_the_connection() -> None:
 
     def settle(result: Raw | None, error: DragomanError | None) -> None:
         ends.append(type(error).__name__)
-        connection._fail(ConnectionClosed())
+        connection.fail(ConnectionClosed())
 
     async with talk() as (connection, _):
         connection.begin("first", settle=settle, timeout=0.01)

@@ -17,8 +17,11 @@ from dragoman.client.results import Result
 from dragoman.errors import (
     BrokerBusy,
     BrokerError,
+    CallTimeout,
     ConnectionClosed,
     ConnectionEnded,
+    ConnectionLost,
+    DragomanError,
     ProcessExited,
     RemoteError,
     UnknownSession,
@@ -63,6 +66,8 @@ class ActedPeer:
         self.dialect = "acp" if warm else "keyed"
         self.capabilities = Capabilities(**{"set_mode": True, "set_model": True, **can})
         self.error = error
+        self.failure: ConnectionLost | None = None
+        """Why the connection to the broker or agent is over."""
         self.openings: list[Opening] = []
         self.told: list[tuple[str, Any]] = []
         self.client: Any = SimpleNamespace(
@@ -82,7 +87,7 @@ class ActedPeer:
             raise self.error
         return SimpleNamespace(id="peer-1")
 
-    async def call(self, method: str, params: Any) -> Any:
+    async def call(self, method: str, params: Any, *, timeout: float) -> Any:
         self.told.append((method, params))
         if self.error is not None:
             raise self.error
@@ -254,6 +259,23 @@ def test_another_refusal_is_told_as_it_is() -> None:
         opened(peer, record=session(), fresh=True)
 
 
+@pytest.mark.parametrize("warm", [True, False])
+def test_a_broker_that_is_lost_while_a_session_opens_is_told_from_the_agent(
+    monkeypatch: pytest.MonkeyPatch, warm: bool
+) -> None:
+    async def nothing(peer: Any, record: Any) -> None:
+        pass
+
+    monkeypatch.setattr(sessions, "_take_over", nothing)
+    peer = ActedPeer(warm=warm, error=ConnectionEnded(), resume=True)
+    with pytest.raises(ConnectionEnded):
+        # The agent has gone, and a broker that lives says so.
+        opened(peer, record=session())
+    peer.failure = ConnectionEnded()
+    with pytest.raises(BrokerError if warm else ConnectionEnded):
+        opened(peer, record=session())
+
+
 def test_what_a_peer_cannot_do_is_not_asked_of_it() -> None:
     with pytest.raises(Unsupported):
         opened(ActedPeer(set_mode=False), mode="plan")
@@ -332,6 +354,17 @@ async def test_a_broker_that_is_busy_is_told_from_a_peer_that_fails() -> None:
     peer.client.explain = lambda error: busy
     with pytest.raises(BrokerBusy):
         await submit(peer, "1", [], job_terms("j-1", policy="deny-all"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("error", [CallTimeout("submit", 10.0), ConnectionEnded()])
+@aio
+async def test_a_prompt_that_is_not_confirmed_is_the_brokers_fault_and_may_have_run(
+    error: DragomanError,
+) -> None:
+    peer = ActedPeer(warm=True, error=error)
+    with pytest.raises(BrokerError, match="did not confirm the job j-1") as caught:
+        await submit(peer, "1", [], job_terms("j-1", policy="deny-all"))  # type: ignore[arg-type]
+    assert caught.value.may_have_run
 
 
 @aio

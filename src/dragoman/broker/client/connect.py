@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.broker import error_transfer
+from dragoman.broker.client import liveness
 from dragoman.broker.client.find_or_start import FoundBroker, ensure
 from dragoman.broker.client.hello import BrokerHello
 from dragoman.broker.error_transfer import revive
@@ -91,12 +92,15 @@ class WarmClient(AcpClient):
         self.greeting: BrokerHello = reached.greeting
         """What the broker says of itself."""
         self.endpoint: str = reached.endpoint.name
+        self._address = reached.endpoint.address
         self.started: bool = reached.started
         """Whether the broker was started for this call."""
         self._on_stderr = on_stderr
         self._serving.between = self._told
 
     async def start(self) -> None:
+        # Before the handshake: a broker may be stopped right behind its greeting.
+        liveness.watch(self.connection, self._address, self.endpoint)
         await super().start()
         # Before any prompt: the broker would write in our place, as it does for those who can.
         terms: dict[str, Any] = {} if self.options.write_files else dict(READ_ONLY)

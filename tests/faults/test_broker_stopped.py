@@ -1,0 +1,224 @@
+"""A broker that is stopped by a signal: every command that waits for it ends, and says what to do.
+
+The broker is a process of its own. It is stopped before the command or at a known point within it;
+the timeouts are shortened, because nothing but their end can end these commands.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from dragoman.broker.client import connect, find_or_start, liveness
+from dragoman.broker.client.brokers import list_brokers
+from dragoman.broker.methods import RESULT
+from dragoman.broker.records import BrokerRecord
+from dragoman.cli import prompt_session
+from dragoman.gateway.relay import Upstream
+from dragoman.paths import find_paths
+from dragoman.rpc import Connection
+from dragoman.runs import job_events, jobs, sessions
+from dragoman.transports.process.identity import kill
+from tests.integration.cli_shell import Cli, Done, warm_cli
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+
+SHORT = 1.0
+"""Seconds instead of every timeout for a broker."""
+
+
+@pytest.fixture
+def warm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
+    monkeypatch.setattr(sessions, "SUBMIT_TIMEOUT", SHORT)
+    monkeypatch.setattr(job_events, "ATTACH_TIMEOUT", SHORT)
+    for name in ("ANSWER_TIMEOUT", "WAIT_TIMEOUT"):
+        monkeypatch.setattr(jobs, name, SHORT)
+    for name in ("PROBE_INTERVAL", "PROBE_TIMEOUT"):
+        monkeypatch.setattr(liveness, name, SHORT)
+    times = find_or_start.StartTimes(answer=SHORT)
+    monkeypatch.setitem(find_or_start.ensure.__kwdefaults__, "times", times)  # type: ignore[arg-type]
+    with warm_cli() as cli:
+        yield cli
+
+
+def run(cli: Cli, prompt: str, *words: str) -> Done:
+    return cli("run", prompt, "--approve-reads", *words, "--", *cli.agent)
+
+
+def broker_of(cli: Cli) -> BrokerRecord:
+    (record,) = list_brokers(find_paths(cli.env))
+    return record
+
+
+@contextmanager
+def stopped(cli: Cli) -> Iterator[Callable[[], None]]:
+    """Stops the broker when it is called; it goes on at the end, if it is still there."""
+    records: list[BrokerRecord] = []
+
+    def stop() -> None:
+        if not records:
+            records.append(broker_of(cli))
+            assert kill(records[0].broker, signal.SIGSTOP)
+
+    try:
+        yield stop
+    finally:
+        for record in records:
+            kill(record.broker, signal.SIGCONT)
+        assert records, "the command did not get as far as it should"
+
+
+def before(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, call: Callable[[], None]
+) -> None:
+    """Let a function do something else first."""
+    real = getattr(owner, name)
+
+    def wrapped(*args: Any, **options: Any) -> Any:
+        call()
+        return real(*args, **options)
+
+    monkeypatch.setattr(owner, name, wrapped)
+
+
+def running_job(cli: Cli) -> str:
+    done = run(cli, "wait", "--no-wait", "-s", "one")
+    assert done.code == 0, done
+    job = done.out.strip()
+    while json.loads(cli("jobs", "result", job, "--format", "json").out)["state"] != "running":
+        pass
+    return job
+
+
+# -- run
+
+
+@pytest.mark.parametrize("words", [("--no-wait",), ()], ids=["no-wait", "wait"])
+@pytest.mark.parametrize("stage", ["before the call", "behind the greeting"])
+def test_a_broker_that_stops_before_the_handshake_is_replaced(
+    warm: Cli, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], stage: str
+) -> None:
+    assert run(warm, "hello", "-s", "one").code == 0
+    first = broker_of(warm)
+    with stopped(warm) as stop:
+        if stage == "before the call":
+            stop()
+        else:
+            before(monkeypatch, connect.WarmClient, "start", stop)
+        done = run(warm, "hello", "-s", "two", *words)
+    assert done.code == 0, done
+    assert broker_of(warm).broker != first.broker
+
+
+@pytest.mark.parametrize("words", [("--no-wait",), ()], ids=["no-wait", "wait"])
+def test_a_broker_that_stops_while_a_session_opens_is_to_blame(
+    warm: Cli, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    assert run(warm, "hello", "-s", "one").code == 0
+    with stopped(warm) as stop:
+        before(monkeypatch, prompt_session, "open_session", stop)
+        done = run(warm, "hello", "-s", "two", *words)
+    assert done.code == 1, done
+    assert "the broker was lost before anything was prompted" in done.err
+    assert f"dragoman broker stop {broker_of(warm).name}" in done.err
+
+
+def test_a_prompt_that_a_stopped_broker_does_not_confirm_may_have_run(
+    warm: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(warm, "hello", "-s", "one").code == 0
+    with stopped(warm) as stop:
+        before(monkeypatch, prompt_session, "submit", stop)
+        done = run(warm, "hello", "-s", "two", "--no-wait")
+    assert (done.code, done.out) == (1, ""), done
+    assert "did not confirm the job j-" in done.err
+    assert f"dragoman broker stop {broker_of(warm).name}" in done.err
+
+
+def test_a_turn_whose_broker_stops_ends_long_before_its_budgets(
+    warm: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(warm, "hello", "-s", "one").code == 0
+    with stopped(warm) as stop:
+        before(monkeypatch, prompt_session.PromptSession, "_prompt", stop)
+        done = run(warm, "hello", "-s", "two")
+    assert done.code == 1, done
+    assert "the broker" in done.err and "does not answer within 1 s" in done.err
+
+
+# -- jobs
+
+
+@pytest.mark.parametrize("words", [("watch",), ("result", "--wait"), ("cancel",)], ids="-".join)
+def test_a_command_for_a_job_ends_when_its_broker_was_stopped(
+    warm: Cli, words: tuple[str, ...]
+) -> None:
+    job = running_job(warm)
+    with stopped(warm) as stop:
+        stop()
+        done = warm("jobs", *words, job)
+    assert done.code == 1, done
+    assert f"the job {job} has not ended, and the broker" in done.err
+    assert f"dragoman broker stop {broker_of(warm).name}" in done.err
+
+
+def test_the_result_so_far_of_a_job_is_shown_without_its_broker(warm: Cli) -> None:
+    job = running_job(warm)
+    with stopped(warm) as stop:
+        stop()
+        done = warm("jobs", "result", job)
+    assert done.code == 3, done
+
+
+def test_a_watch_ends_when_the_broker_stops_before_it_attaches(
+    warm: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = running_job(warm)
+    with stopped(warm) as stop:
+        before(monkeypatch, Upstream, "route", stop)
+        done = warm("jobs", "watch", job)
+    assert done.code == 1, done
+    assert f"the job {job} has not ended, and the broker" in done.err
+
+
+def test_a_watch_ends_when_the_broker_stops_while_it_follows(
+    warm: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = running_job(warm)
+    real = Connection.begin
+    with stopped(warm) as stop:
+
+        def begin(connection: Connection, method: str, *args: Any, **options: Any) -> Any:
+            if method == RESULT:
+                stop()
+            return real(connection, method, *args, **options)
+
+        monkeypatch.setattr(Connection, "begin", begin)
+        done = warm("jobs", "watch", job)
+    assert done.code == 1, done
+    assert f"the job {job} has not ended, and the broker" in done.err
+
+
+def test_a_watch_of_a_session_ends_when_its_broker_stops(
+    warm: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(warm, "hello", "-s", "one").code == 0
+    with stopped(warm) as stop:
+        before(monkeypatch, Upstream, "route", stop)
+        done = warm("sessions", "watch", "one")
+    assert done.code == 1, done
+    assert "does not answer within 1 s" in done.err
+
+
+def test_lists_are_shown_while_a_broker_is_stopped(warm: Cli) -> None:
+    assert run(warm, "hello", "-s", "one").code == 0
+    with stopped(warm) as stop:
+        stop()
+        assert "one" in warm("sessions", "list").out
+        assert broker_of(warm).name in warm("broker", "list").out
