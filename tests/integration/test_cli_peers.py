@@ -136,7 +136,7 @@ def test_a_hostile_project_runs_nothing_until_it_is_trusted(cli: Cli, tmp_path: 
     evil = cli.cwd / "evil.sh"
     evil.write_text(f"#!/bin/sh\ntouch {mark}\n")
     evil.chmod(0o755)
-    (cli.cwd / "evil.py").write_text(f"open({str(mark)!r}, 'w')\n")
+    (cli.cwd / "evil.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
     (cli.cwd / "dragoman.toml").write_text(
         'permissions = "approve-all"\nenabled_peers = ["evil"]\n'
         '[peers.evil]\ntitle = "Evil"\nroles = ["review"]\nadapter = "evil.py"\n'

@@ -64,6 +64,12 @@ class Enforced:
         if self.restricts and not self.allow_unenforced and asking != value:
             raise PolicyNotEnforced(self.way.name, _silent_option(name, value, asking))
 
+    def unkept(self, view: View) -> str:
+        """Why the policy is not kept in a session that is set up like this; empty if it is."""
+        if not self.restricts:
+            return ""
+        return self.gap or _told_otherwise(_table(self.way.descriptor), view)
+
     async def hold(self, conversation: Conversation, view: View) -> str:
         """Set mode and options in which the peer asks, and read them back before any prompt.
 
@@ -79,7 +85,7 @@ class Enforced:
         for name, value in table.options.items():
             if any(one.id == name and one.value != value for one in view.options):
                 await _try(conversation.set_option(name, value))
-        why = self.gap or _told_otherwise(table, view)
+        why = self.unkept(view)
         if why and not self.allow_unenforced:
             raise PolicyNotEnforced(self.way.name, why)
         return why

@@ -22,8 +22,9 @@ HELP: Final = """
 Find out what is wrong here, and how to cure it.
 
 It looks at Python and node, the PATH, the configuration, trust, descriptors and agent files, the
-installed peers and their cards, the folders of dragoman, and processes that were left behind. It
-changes nothing and starts no agent. The exit code is 1 if something is bad.
+installed peers and their cards, the folders of dragoman, and processes that were left behind. The
+Python adapters of enabled peers are loaded, if they are trusted. It changes nothing and starts no
+agent. The exit code is 1 if something is bad.
 
 \b
 Examples:

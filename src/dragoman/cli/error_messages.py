@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from dragoman.cli.exit_codes import ExitCode
 from dragoman.cli.output.neutral import neutral
 from dragoman.errors import (
+    AdapterFailed,
     AuthRequired,
     CallTimeout,
     DragomanError,
@@ -45,6 +46,8 @@ ADVICE: Final[Mapping[str, str]] = {
     "policy_not_enforced": "--allow-unenforced runs it all the same, and so does allow_unenforced "
     "in its settings; --approve-all allows everything",
     "wrong_launch": "use the form that works",
+    "adapter_failed": "mend the adapter; --verbose shows the traceback, `dragoman doctor` checks "
+    "whether it loads",
     "config_invalid": "mend it there; `dragoman config show` tells where every value comes from",
     "front_matter_invalid": "mend the file by hand, then try again",
     "turn_in_progress": "wait for the end of the running turn, or cancel it",
@@ -189,6 +192,8 @@ def whose(error: DragomanError) -> str:
         return "nobody's: the two speak different versions of the protocol"
     if (end := _end_of(error)) is not None:
         return end[1]
+    if isinstance(error, AdapterFailed):
+        return "the adapter's"
     called = isinstance(error, UsageError) and not isinstance(error, SessionLost)
     return "the way it was called" if called else _WHOSE[error.blame]
 

@@ -54,6 +54,7 @@ OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "--model": ("model", str),
     "-m": ("model", str),
     "--mode": ("mode", str),
+    "--role": ("role", str),
     "--timeout": ("timeout", float),
     "--mcp-config": ("mcp_config", Path),
     "--dialect": ("dialect", str),

@@ -19,7 +19,7 @@ from dragoman.cli.output.terminal import is_interactive
 from dragoman.cli.output.times import seconds_of
 from dragoman.cli.permission_flags import ApprovalMode, policy_of, whole_policy
 from dragoman.client.budgets import Budgets
-from dragoman.errors import UsageError
+from dragoman.errors import ConfigInvalid, UnknownPeer, UsageError
 
 if TYPE_CHECKING:
     from dragoman.catalogue import Catalogue
@@ -51,6 +51,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     model: str | None = None
     mode: str | None = None
+    role: str | None = None
     mcp_config: Path | None = None
     dialect: str | None = None
     env: Sequence[str] = ()
@@ -86,6 +87,8 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     format: Any
     model: str | None = None
     mode: str | None = None
+    role: str = ""
+    """The kind of work; empty if none was asked for."""
     mcp_servers: Sequence[Any] = ()
     ignored_servers: Sequence[str] = ()
     """The names of those of them that the agent leaves out."""
@@ -156,7 +159,7 @@ def plan_of(options: RunOptions) -> RunPlan:
         interactive=is_interactive(),
         default=settings.permissions_for(name),
     )
-    ceilings, lineage = _inherited(policy, settings, name)
+    ceilings, lineage = _inherited(policy, settings, name, options.role or "")
     whole = whole_policy(policy, settings.policy, ceilings)
     enforced = enforce(
         way,
@@ -180,6 +183,7 @@ def plan_of(options: RunOptions) -> RunPlan:
         format=options.format or ("json" if options.json_strict else settings.format),
         model=options.model or own.model,
         mode=options.mode or own.mode,
+        role=options.role or "",
         mcp_servers=servers,
         dialect=options.dialect,
         env=_env(options.env, own.env),
@@ -214,7 +218,7 @@ def within(plan: RunPlan, timeout: float | None) -> RunPlan:
 
 
 def _inherited(
-    policy: ApprovalMode, settings: Settings, peer: str
+    policy: ApprovalMode, settings: Settings, peer: str, role: str
 ) -> tuple[Sequence[RulesPolicy], Mapping[str, str]]:
     """What whoever delegated to us may do, and what an agent that we start is told of it."""
     from dragoman.runs.lineage import inherited
@@ -226,7 +230,7 @@ def _inherited(
 
     ceilings = inherited_ceilings(lineage)
     whole = whole_policy(policy, settings.policy, ceilings)
-    return ceilings, {**lineage.environment(warm=True), **environment(whole, peer=peer)}
+    return ceilings, {**lineage.environment(warm=True), **environment(whole, peer=peer, role=role)}
 
 
 def _warm(options: RunOptions, settings: Settings) -> bool:
@@ -261,7 +265,18 @@ def _way(options: RunOptions, catalogue: Catalogue, config: Config) -> LaunchSpe
         raise UsageError("name a peer, or give a command line after --")
     if peer.startswith(ADDRESSES):
         return LaunchSpec(address=peer)
-    return way_to(peer, catalogue=catalogue, settings=config.settings)
+    try:
+        return way_to(peer, catalogue=catalogue, settings=config.settings)
+    except UnknownPeer:
+        key = f"peers.{peer}"
+        if not any(ignored.key == key for ignored in config.untrusted):
+            raise
+    raise ConfigInvalid(
+        str(config.project_file),
+        f"the project defines the peer {peer} and is not trusted, so nothing of it is run: "
+        "look at its files, then run `dragoman config trust`",
+        key=key,
+    )
 
 
 def _budgets(budgets: Budgets, timeout: float | None) -> Budgets:

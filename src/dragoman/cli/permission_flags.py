@@ -70,6 +70,7 @@ def permit_of(
     rules: PolicySettings | None = None,
     ceilings: Sequence[RulesPolicy] = (),
     peer: str = "",
+    role: str = "",
     workspace: str = "",
     titled: bool = False,
 ) -> Approver:
@@ -79,6 +80,7 @@ def permit_of(
     return Approver(
         whole_policy(policy, rules, ceilings),
         peer=peer,
+        role=role,
         workspace=workspace,
         caller=TerminalApprover(live, titled=titled) if is_interactive() else None,
         ask_before_preset=policy is ApprovalMode.ASK,
@@ -99,11 +101,11 @@ def whole_policy(
     return whole
 
 
-def unattended(whole: RulesPolicy, *, peer: str) -> PolicyTerms:
+def unattended(whole: RulesPolicy, *, peer: str, role: str = "") -> PolicyTerms:
     """What counts when the person who would be asked has left."""
     from dragoman.delegation import permission_ceiling as ceiling
 
-    return ceiling.unattended(whole, peer=peer, role="")
+    return ceiling.unattended(whole, peer=peer, role=role)
 
 
 _KEYS: Final = {

@@ -76,6 +76,15 @@ Model: TypeAlias = Annotated[
 Mode: TypeAlias = Annotated[
     str | None, typer.Option("--mode", metavar="NAME", help="The agent's mode to work in.")
 ]
+WorkRole: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--role",
+        metavar="ROLE",
+        help="The kind of work: one of the peer's roles. The first one of its adapter's if it has"
+        " an adapter, none if not.",
+    ),
+]
 Timeout: TypeAlias = Annotated[
     float | None,
     typer.Option("--timeout", metavar="SECONDS", help="How long a turn may take at most."),

@@ -208,6 +208,7 @@ class PromptSession:
             rules=plan.rules,
             ceilings=plan.ceilings,
             peer=plan.name,
+            role=plan.role,
             workspace=str(plan.workspace),
             titled=launch.quirks.command_titles,
         )
@@ -388,7 +389,7 @@ class PromptSession:
         plan = self.plan
         return job_terms(
             self.job,
-            policy=unattended(plan.whole_policy, peer=plan.name),
+            policy=unattended(plan.whole_policy, peer=plan.name, role=plan.role),
             budgets=plan.budgets,
         )
 

@@ -30,6 +30,10 @@ does without. With -s the next command goes on in the same conversation, in any 
 a job: `dragoman jobs` shows it again, and with --no-wait nobody has to wait for it. Ctrl-C cancels
 the turn and shows what there is, a second one leaves at once.
 
+A peer whose descriptor names a Python adapter is run by that adapter, in this process and without
+a broker: it gets the prompt and the role, and decides what the agent is asked. So there is no -s
+and no --no-wait for it. Other peers get what their descriptor puts before prompts of the --role.
+
 Permissions: on a terminal you are asked for everything that does more than read. Elsewhere reads
 are allowed, everything else is denied, and each denial is reported.
 
@@ -40,6 +44,7 @@ Examples:
   dragoman run gemini "explain @src/app.py" --cwd ~/project
   git diff | dragoman run claude "review this change"
   dragoman run copilot "what is wrong here?" --image shot.png
+  dragoman run codex "what could go wrong here?" --role review
   dragoman run codex "begin with the parser" -s parser
   dragoman run codex "now its tests" -s parser
   job=$(dragoman run qwen "write the changelog" --no-wait)
@@ -87,6 +92,7 @@ def run(
     allow_unenforced: options.AllowUnenforced = False,
     model: options.Model = None,
     mode: options.Mode = None,
+    role: options.WorkRole = None,
     timeout: options.Timeout = None,
     mcp_config: options.McpConfig = None,
     dialect: options.Dialect = None,
@@ -124,6 +130,7 @@ def run(
         allow_unenforced=allow_unenforced,
         model=model,
         mode=mode,
+        role=role,
         timeout=timeout,
         mcp_config=mcp_config,
         dialect=dialect,

@@ -139,7 +139,9 @@ class Asker:
 
 
 def guarded(permit: Permit, guard: Permit | None, workspace: Path) -> tuple[Permit, Permit]:
-    """A permit and its guard; without a guard the permit decides about both (`Asker`)."""
+    """A permit and its guard. Without a guard the permit's own `guard` counts, as an `Approver` has
+    one; a permit without one decides about both (`Asker`)."""
+    guard = guard or getattr(permit, "guard", None)
     if guard is not None:
         return permit, guard
     asker = Asker(permit, workspace)

@@ -67,6 +67,7 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   └── StoreTooNew             a newer dragoman has written it
     ├── IsolationFailed             a worktree of its own for a job could not be made or used
     │   └── FilterFailed            a filter of git failed, or only the repository defines it
+    ├── AdapterFailed               the Python adapter of a peer failed by itself
     ├── ProtocolMismatch            the two sides have no common protocol version
     └── HandshakeFailed             the other side did not answer as an agent does
 
@@ -80,6 +81,7 @@ from dragoman.errors.base import (
     UsageError,
 )
 from dragoman.errors.connections import (
+    AdapterFailed,
     AuthRequired,
     BudgetExceeded,
     CallCancelled,
@@ -152,6 +154,7 @@ from dragoman.errors.usage import (
 )
 
 __all__ = [
+    "AdapterFailed",
     "AddressInUse",
     "ArgumentInvalid",
     "AuthRequired",

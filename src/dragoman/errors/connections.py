@@ -335,6 +335,23 @@ class ProtocolMismatch(DragomanError):
         self.remedy = remedy
 
 
+class AdapterFailed(DragomanError):
+    """The Python adapter of a peer failed by itself. `adapter` is its file or module.
+
+    `__cause__` is what its code raised. The peer may have been prompted by then.
+    """
+
+    error_class = "adapter_failed"
+    blame = "peer"
+    may_have_run = True
+
+    def __init__(self, peer: str, adapter: str, problem: str) -> None:
+        super().__init__(f"{adapter}, the adapter of {peer}, failed: {problem}")
+        self.peer = peer
+        self.adapter = adapter
+        self.problem = problem
+
+
 class HandshakeFailed(DragomanError):
     """The other side did not answer as an agent does. Nothing was prompted.
 

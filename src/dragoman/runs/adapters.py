@@ -24,7 +24,7 @@ from dragoman.config.files import read_file
 from dragoman.config.load import Config
 from dragoman.config.project import adapter_file
 from dragoman.config.trust import Trust
-from dragoman.errors import ConfigInvalid, DragomanError, RoleNotClaimed
+from dragoman.errors import ConfigInvalid, RoleNotClaimed
 
 
 class DescribedAdapter:
@@ -64,21 +64,8 @@ class DescribedAdapter:
 
 # -- adapters in Python
 
-BROKEN: Final = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    DragomanError,
-    ImportError,
-    LookupError,
-    NameError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
-"""What the code of an adapter may raise while it is loaded."""
+BROKEN: Final = (Exception, SystemExit)
+"""What the code of an adapter may raise while it is loaded: anything."""
 
 
 def load_adapter(known: KnownPeer, config: Config) -> Adapter:
@@ -99,8 +86,17 @@ def load_adapter(known: KnownPeer, config: Config) -> Adapter:
     return _made(module, attribute, known)
 
 
+def adapter_source(known: KnownPeer, config: Config) -> str:
+    """The file or module of a peer's adapter, for messages."""
+    value = str(known.descriptor.adapter)
+    return str(adapter_file(value, known.folder or config.paths.config) or value)
+
+
 def _invalid(known: KnownPeer, problem: str) -> ConfigInvalid:
-    return ConfigInvalid(known.origin, problem, key="adapter")
+    peer = known.descriptor
+    return ConfigInvalid(
+        known.origin, f"the adapter {peer.adapter} of {peer.name}: {problem}", key="adapter"
+    )
 
 
 def _trusted_code(file: Path, known: KnownPeer, config: Config) -> bytes:
@@ -192,7 +188,7 @@ def _made(module: Any, attribute: str, known: KnownPeer) -> Adapter:
     if missing:
         raise _invalid(known, f"the adapter lacks {', '.join(missing)}")
     if not inspect.iscoroutinefunction(value.dispatch):
-        raise _invalid(known, "its dispatch is no `async def`")
+        raise _invalid(known, "its dispatch is not an `async def`")
     if value.name != known.descriptor.name:
         raise _invalid(known, f"the adapter calls itself {value.name!r}")
     adapter: Adapter = value

@@ -1,7 +1,8 @@
 """Doctor: check Python, node, PATH, settings, peers, cards, directories, stores, stray processes.
 
 Each problem comes with the command or step that fixes it. Changes nothing, and starts only `node`,
-to get its version. `cli` prints the findings, `redaction` removes secrets from a bug report.
+to get its version; the trusted Python adapters of enabled peers are loaded. `cli` prints the
+findings, `redaction` removes secrets from a bug report.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from dragoman.errors import (
     WrongLaunch,
 )
 from dragoman.paths import RUNTIME, runtime_problem
+from dragoman.runs.adapters import adapter_source, load_adapter
 from dragoman.runs.context import RunContext
 from dragoman.setup.leftovers import Leftover, find_leftovers
 from dragoman.store.damage import COMPANIONS, aside_of, find_damage
@@ -81,7 +83,7 @@ async def examine(place: RunContext, machine: Machine | None = None) -> AsyncIte
     yield _python(machine)
     async for finding in _node(place):
         yield finding
-    for check in (_path, _config, _trust, _descriptors, _agent_files):
+    for check in (_path, _config, _trust, _descriptors, _adapters, _agent_files):
         for finding in check(place):
             yield finding
     async for finding in _peers(place):
@@ -295,6 +297,23 @@ def _descriptors(place: RunContext) -> Iterator[Diagnosis]:
         yield Diagnosis("descriptors", CheckState.BAD, str(error), f"edit {error.origin}")
     if not place.catalogue.problems:
         yield Diagnosis("descriptors", CheckState.OK, f"{len(place.catalogue)} peers are known")
+
+
+def _adapters(place: RunContext) -> Iterator[Diagnosis]:
+    """Load the Python adapters of the enabled peers, as `run` would."""
+    for peer in place.catalogue:
+        if peer.adapter is None or not place.is_enabled(peer.name):
+            continue
+        known = place.catalogue.known(peer.name)
+        source = adapter_source(known, place.config)
+        try:
+            adapter = load_adapter(known, place.config)
+            roles = ", ".join(map(str, adapter.ROLES_CLAIMED)) or "no role"
+        except ConfigInvalid as error:
+            cure = f"mend {source}; `dragoman config trust` if the project has to be trusted"
+            yield Diagnosis("adapters", CheckState.BAD, str(error), cure)
+        else:
+            yield Diagnosis("adapters", CheckState.OK, f"{peer.name}: {source} claims {roles}")
 
 
 def _agent_files(place: RunContext) -> Iterator[Diagnosis]:

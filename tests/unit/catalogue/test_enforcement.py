@@ -179,6 +179,14 @@ async def test_a_session_that_says_it_does_not_ask_is_refused_before_any_prompt(
     assert "yolo" in await asked.hold(session, seen)
 
 
+def test_a_session_says_whether_the_policy_is_kept_in_it() -> None:
+    enforced = enforce(way(), restricts=True)
+    assert enforced.unkept(view("ask", allow_all="off", auto=False)) == ""
+    assert "in the mode auto" in enforced.unkept(view("auto"))
+    assert "its option auto is on" in enforced.unkept(view("ask", auto=True))
+    assert enforce(way(), restricts=False).unkept(view("auto")) == ""
+
+
 @aio
 async def test_a_policy_that_allows_everything_sets_nothing() -> None:
     session: Any = Session(view("yolo"))

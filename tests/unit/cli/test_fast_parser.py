@@ -29,6 +29,7 @@ PLAIN = [
     ["codex", "x", "--cwd", "some/where", "--mcp-config", "m.json", "--trace", "t.log"],
     ["codex", "x", "--approve-all", "--approve-reads", "--deny-all", "--verbose"],
     ["codex", "x", "--dialect", "acp", "--file", "notes.txt"],
+    ["codex", "x", "--role", "review", "--role=plan"],
 ]
 
 LEFT_TO_TYPER = [

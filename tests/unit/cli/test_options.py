@@ -43,6 +43,19 @@ def test_a_name_that_nobody_has_is_an_error_with_the_nearest() -> None:
     assert caught.value.nearest[0] == "scout"
 
 
+def test_a_peer_of_a_project_that_is_not_trusted_is_an_error_that_says_so(place: Shell) -> None:
+    (place.cwd / "dragoman.toml").write_text(
+        '[peers.tool]\ntitle = "Tool"\n[[peers.tool.launch]]\ncommand = ["tool"]\n'
+    )
+    with pytest.raises(ConfigInvalid, match="is not trusted.*`dragoman config trust`"):
+        planned(peer="tool", command=None)
+
+
+def test_a_role_is_a_part_of_the_plan() -> None:
+    assert planned(role="review").role == "review"
+    assert planned().role == ""
+
+
 @pytest.mark.parametrize("wishes", [{"command": ()}, {"command": None}])
 def test_nothing_to_start_is_an_error(wishes: dict[str, Any]) -> None:
     with pytest.raises(UsageError):

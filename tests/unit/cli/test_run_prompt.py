@@ -52,6 +52,16 @@ def test_with_a_command_line_the_only_word_is_the_prompt(shell: Shell, asked: As
     assert asked == [("my-agent", "hello")]
 
 
+def test_a_role_is_one_of_the_peers(shell: Shell, asked: Asked) -> None:
+    assert shell("run", "scout", "where is it?", "--role", "exploration").code == 0
+    assert asked == [("scout", "where is it?")]
+    said = shell("run", "scout", "where is it?", "--role", "nonesuch")
+    assert said.code == 2 and "does not claim the role 'nonesuch'" in said.err
+    said = shell("run", "hello", "--role", "plan", "--", "my-agent")
+    assert said.code == 2 and "--role needs a peer that has roles" in said.err
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize(
     "words",
     [

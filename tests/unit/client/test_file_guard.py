@@ -110,3 +110,15 @@ async def test_a_guard_follows_a_permit_that_is_exchanged() -> None:
     question = file_guard.writing("s", "/w/a")
     assert await file_guard.decided(asker.guard, question) is Answer.ALLOW_ONCE
     assert await file_guard.decided(asker.permit, question) is Answer.ALLOW_ONCE
+
+
+def test_a_permit_that_has_a_guard_of_its_own_is_guarded_by_it(tmp_path: Path) -> None:
+    class Both:
+        def __call__(self, question: Question) -> Answer:
+            return Answer.ALLOW_ONCE
+
+        def guard(self, question: Question) -> Answer:
+            return Answer.REJECT_ONCE
+
+    both = Both()
+    assert file_guard.guarded(both, None, tmp_path) == (both, both.guard)

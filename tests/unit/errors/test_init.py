@@ -11,6 +11,7 @@ import pytest
 
 from dragoman import errors
 from dragoman.errors import (
+    AdapterFailed,
     AuthRequired,
     Blame,
     BrokerUnavailable,
@@ -68,6 +69,7 @@ def tree(root: type[DragomanError], depth: int = 0) -> Iterator[tuple[int, type[
 CLASSES = [cls for _, cls in tree(DragomanError)]
 
 SAMPLES: list[DragomanError] = [
+    AdapterFailed("tool", "/here/tool.py", "ValueError: no"),
     RequestInProgress("one at a time"),
     MessageTooLong(20, 10),
     ClientFileInvalid("settings.json", "it is not JSON"),

@@ -17,7 +17,7 @@ from dragoman.config import Paths, trust_project
 from dragoman.errors import ConfigInvalid, DragomanError, RoleNotClaimed
 from dragoman.events import model
 from dragoman.events.words import Outcome
-from dragoman.runs.adapters import DescribedAdapter, load_adapter
+from dragoman.runs.adapters import DescribedAdapter, adapter_source, load_adapter
 from dragoman.testing.scripted import Die, Expect, Notify, Reply, Step, command
 from dragoman.transports.process.environment import owner
 from dragoman.transports.process.strays import find_owned
@@ -155,12 +155,14 @@ def test_a_file_beside_the_descriptor_is_an_adapter(tmp_path: Path, value: str, 
     ("value", "code", "words"),
     [
         ("tool.py", "1 / 0", "ZeroDivisionError"),
+        ("tool.py", "class Own(Exception): ...\nraise Own('no')", "fails: Own: no"),
+        ("tool.py", "raise SystemExit(0)", "fails: SystemExit: 0"),
         ("tool.py", "def (", "SyntaxError"),
         ("tool.py", "import nonesuch_module", "nonesuch_module"),
         ("tool.py", "x = 1", "the adapter lacks name, protocol, ROLES_CLAIMED"),
         ("tool.py:Make", MODULE, "has no attribute 'Make'"),
         ("tool.py", MODULE.replace('"tool"', '"other"'), "calls itself 'other'"),
-        ("tool.py", MODULE.replace("async ", ""), "no `async def`"),
+        ("tool.py", MODULE.replace("async ", ""), "not an `async def`"),
         ("missing.py", "", "there is no"),
         ("nonsense", "", "neither module:attribute nor a Python file"),
         ("nonesuch_module:x", "", "cannot be imported"),
@@ -177,7 +179,15 @@ def test_an_adapter_that_is_broken_is_an_error_that_names_its_descriptor(
     with pytest.raises(ConfigInvalid) as caught:
         load_adapter(known, load(tmp_path, paths))
     assert words in str(caught.value)
-    assert "tool.toml: adapter:" in str(caught.value)
+    assert f"tool.toml: adapter: the adapter {value} of tool: " in str(caught.value)
+
+
+def test_the_source_of_an_adapter_is_its_file_or_its_module(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    known = users(paths, "tool.py:Make")
+    assert adapter_source(known, load(tmp_path, paths)) == str(paths.peers_folder / "tool.py")
+    known = users(paths, "installed_adapter:Make")
+    assert adapter_source(known, load(tmp_path, paths)) == "installed_adapter:Make"
 
 
 def test_a_module_that_is_installed_is_an_adapter(

@@ -107,6 +107,30 @@ async def test_broken_descriptors_and_agent_files_are_bad(tmp_path: Path) -> Non
 
 
 @aio
+async def test_adapters_of_enabled_peers_are_loaded(tmp_path: Path) -> None:
+    place = place_in(tmp_path)
+    folder = place.paths.peers_folder
+    folder.mkdir(parents=True)
+    (folder / "tool.toml").write_text(
+        'name = "tool"\ntitle = "Tool"\nadapter = "tool.py"\n[[launch]]\ncommand = ["tool"]\n'
+    )
+    (folder / "tool.py").write_text("1 / 0\n")
+    # Nothing is delegated to a peer that is not enabled.
+    assert await of("adapters", place.again()) == []
+    place.paths.config_file.write_text('enabled_peers = ["tool"]\n')
+    (finding,) = await of("adapters", place.again())
+    assert finding.state is CheckState.BAD
+    assert "ZeroDivisionError" in finding.text and str(folder / "tool.py") in finding.cure
+    (folder / "tool.py").write_text(
+        'name, protocol, ROLES_CLAIMED, ROLE_PREFIX = "tool", "acp", ["plan"], {"plan": ""}\n'
+        "def claims(role): return role in ROLES_CLAIMED\n"
+        "async def dispatch(launch, role, text, on_notification=None): ...\n"
+    )
+    (finding,) = await of("adapters", place.again())
+    assert finding.state is CheckState.OK and finding.text.endswith("tool.py claims plan")
+
+
+@aio
 async def test_an_enabled_peer_that_is_not_installed_is_bad(tmp_path: Path) -> None:
     place = place_in(tmp_path, {"DRAGOMAN_ENABLED_PEERS": "gemini"})
     (finding,) = [each for each in await of("peers", place) if each.state is CheckState.BAD]
