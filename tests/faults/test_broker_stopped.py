@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -214,6 +215,41 @@ def test_a_watch_of_a_session_ends_when_its_broker_stops(
         done = warm("sessions", "watch", "one")
     assert done.code == 1, done
     assert "does not answer within 1 s" in done.err
+
+
+def test_a_watch_of_a_session_says_that_the_broker_was_stopped_before(warm: Cli) -> None:
+    assert run(warm, "hello", "-s", "one").code == 0
+    with stopped(warm) as stop:
+        stop()
+        done = warm("sessions", "watch", "one", "--format", "quiet")
+    assert done.code == 1, done
+    assert f"dragoman broker stop {broker_of(warm).name}" in done.err
+
+
+def test_a_program_behind_broker_attach_is_let_go_when_the_broker_stops(warm: Cli) -> None:
+    # In a process of its own, for its stdin: the timeouts are the real ones.
+    words = warm.argv("broker", "attach", "--", *warm.agent)
+    params = {"protocolVersion": 1}
+    initialize = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    with subprocess.Popen(  # noqa: TID251 - the other program
+        words,
+        cwd=warm.cwd,
+        env=warm.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as attached:
+        assert attached.stdin is not None and attached.stdout is not None
+        attached.stdin.write(json.dumps(initialize) + "\n")
+        attached.stdin.flush()
+        assert "protocolVersion" in attached.stdout.readline()
+        with stopped(warm) as stop:
+            stop()
+            assert attached.stderr is not None
+            told = attached.stderr.read()
+        assert attached.wait() == 1
+    assert "does not answer within 10 s" in told
 
 
 def test_lists_are_shown_while_a_broker_is_stopped(warm: Cli) -> None:

@@ -1,12 +1,14 @@
 """Connect stdin and stdout to the broker of a plan, for `dragoman broker attach`.
 
-Starts the broker if none runs and sends it the policy; then bytes are copied without parsing.
+Starts the broker if none runs and sends it the policy; then bytes are copied without parsing. A
+broker that hangs ends it.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from dragoman.broker.client import liveness
 from dragoman.broker.client.connect import complete, spec_of
 from dragoman.broker.client.find_or_start import ensure
 from dragoman.broker.methods import TERMS
@@ -14,12 +16,15 @@ from dragoman.broker.spec import BrokerSpec
 from dragoman.cli.exit_codes import ExitCode
 from dragoman.cli.options import RunPlan
 from dragoman.cli.permission_flags import unattended
+from dragoman.errors import BrokerError
 from dragoman.rpc.splice import join
+from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.stdio import open_stdio
 
 
 async def attach(plan: RunPlan) -> int:
-    """Speak with the broker of a plan until stdin ends or the broker does."""
+    """Speak with the broker of a plan until stdin ends or the broker does. Raises `BrokerError` if
+    the broker does not answer any more."""
 
     async def prepare(spec: BrokerSpec) -> BrokerSpec:
         return await complete(plan.way, spec)
@@ -39,5 +44,20 @@ async def attach(plan: RunPlan) -> int:
     policy = unattended(plan.whole_policy, peer=plan.name)
     terms = {"jsonrpc": "2.0", "method": TERMS, "params": {"policy": policy}}
     reached.stream.write(msgspec.json.encode(terms) + b"\n")
-    await join(await open_stdio(), reached.stream)
+    endpoint, hung = reached.endpoint, False
+
+    async def close_if_hung() -> None:
+        nonlocal hung
+        await liveness.wait_hung(endpoint.address)
+        hung = True
+        await reached.stream.aclose()
+
+    tasks = TaskOwner("broker attach")
+    tasks.start(close_if_hung(), "watch the broker")
+    try:
+        await join(await open_stdio(), reached.stream)
+    finally:
+        await tasks.aclose()
+    if hung:
+        raise BrokerError(liveness.unanswered(endpoint.name, liveness.PROBE_TIMEOUT))
     return ExitCode.OK

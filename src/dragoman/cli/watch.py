@@ -11,7 +11,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from dragoman.broker.client.sessions import broker_with
+from dragoman.broker.client.liveness import require_answer
+from dragoman.broker.client.sessions import broker_with, silent_brokers
 from dragoman.cli.exit_codes import ExitCode, of_outcome
 from dragoman.cli.live_output import LiveOutput
 from dragoman.cli.output import job_pages
@@ -40,10 +41,14 @@ def watch_session(record: SessionRecord, *, start: int | None, format: ListForma
 
     async def work() -> int:
         broker = await broker_with(record, paths)
-        if broker is None:
+        silent = await silent_brokers(record.peer, paths) if broker is None else []
+        if broker is None and not silent:
             put_err(f"dragoman: nothing has {record.key} open now; this is what there was\n")
         lines = follow_session(record, broker, start=start, paths=paths)
         await _show(lines, record, show)
+        for hung in silent:
+            # One of them may have it open.
+            await require_answer(hung.address, hung.name)
         return ExitCode.OK
 
     return _perform(work, show)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dragoman.broker.client import liveness
 from dragoman.cli import broker_stdio
 from dragoman.cli.options import RunOptions, plan_of
+from dragoman.errors import BrokerError
 from tests.aio import aio
 from tests.unit.cli.calling import Shell
+
+ENDPOINT = SimpleNamespace(name="scout-1", address="/nowhere/scout-1.sock")
 
 
 @aio
@@ -24,7 +29,7 @@ async def test_the_broker_of_the_plan_is_joined_with_stdin_and_stdout(
 
     async def ensure(spec: Any, *, prepare: Any, ttl: Any) -> Any:
         asked.append((spec.peer, spec.workspace, ttl, (await prepare(spec)).parallel))
-        return SimpleNamespace(stream=stream)
+        return SimpleNamespace(stream=stream, endpoint=ENDPOINT)
 
     async def open_stdio() -> str:
         return "stdio"
@@ -48,7 +53,7 @@ async def test_the_broker_is_told_the_policy_before_all_else(
     said: list[Any] = []
 
     async def ensure(spec: Any, *, prepare: Any, ttl: Any) -> Any:
-        return SimpleNamespace(stream=SimpleNamespace(write=said.append))
+        return SimpleNamespace(stream=SimpleNamespace(write=said.append), endpoint=ENDPOINT)
 
     async def open_stdio() -> str:
         return "stdio"
@@ -65,3 +70,34 @@ async def test_the_broker_is_told_the_policy_before_all_else(
     assert json.loads(terms)["params"] == {"policy": "deny-all"}
     assert terms.endswith(b"\n")
     assert rest == "the other program"
+
+
+@aio
+async def test_a_broker_that_hangs_is_an_error_that_names_it(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = asyncio.Event()
+
+    async def aclose() -> None:
+        closed.set()
+
+    async def ensure(spec: Any, *, prepare: Any, ttl: Any) -> Any:
+        stream = SimpleNamespace(write=lambda data: None, aclose=aclose)
+        return SimpleNamespace(stream=stream, endpoint=ENDPOINT)
+
+    async def open_stdio() -> str:
+        return "stdio"
+
+    async def join(near: Any, far: Any) -> None:
+        await closed.wait()
+
+    async def is_hung(address: str) -> bool:
+        return True
+
+    monkeypatch.setattr(broker_stdio, "ensure", ensure)
+    monkeypatch.setattr(broker_stdio, "open_stdio", open_stdio)
+    monkeypatch.setattr(broker_stdio, "join", join)
+    monkeypatch.setattr(liveness, "is_hung", is_hung)
+    plan = plan_of(RunOptions(peer="scout", command=None))
+    with pytest.raises(BrokerError, match="the broker scout-1 does not answer"):
+        await broker_stdio.attach(plan)

@@ -52,6 +52,13 @@ async def _watch(connection: Connection, address: str, name: str, always: bool) 
             connection.fail(ConnectionBroken(unanswered(name, PROBE_TIMEOUT)))
 
 
+async def wait_hung(address: str) -> None:
+    """Wait until a broker does not answer any more. For a caller that only passes bytes on, and
+    does not know whether one of them is a call that waits."""
+    while not await is_hung(address):  # noqa: ASYNC110 - it is another process
+        await asyncio.sleep(PROBE_INTERVAL)
+
+
 async def is_hung(address: str) -> bool:
     """Whether a broker takes connections and does not answer. One that is gone is not hung."""
     try:
@@ -77,4 +84,12 @@ def unanswered(name: str, timeout: float) -> str:
     )
 
 
-__all__ = ["PROBE_INTERVAL", "PROBE_TIMEOUT", "is_hung", "require_answer", "unanswered", "watch"]
+__all__ = [
+    "PROBE_INTERVAL",
+    "PROBE_TIMEOUT",
+    "is_hung",
+    "require_answer",
+    "unanswered",
+    "wait_hung",
+    "watch",
+]

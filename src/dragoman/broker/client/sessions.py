@@ -68,6 +68,13 @@ async def broker_with(session: SessionRecord, paths: Paths) -> BrokerRecord | No
     return None
 
 
+async def silent_brokers(peer: str, paths: Paths) -> list[BrokerRecord]:
+    """The brokers of a peer that live and do not say what they have open."""
+    candidates = [each for each in list_brokers(paths) if each.peer == peer and not each.draining]
+    told = await asyncio.gather(*(status_of(record) for record in candidates))
+    return [record for record, status in zip(candidates, told, strict=True) if status is None]
+
+
 async def sessions_in(broker: str, paths: Paths) -> list[dict[str, Any]]:
     """The sessions that the broker of this name knows; none if it does not answer."""
     for record in list_brokers(paths):

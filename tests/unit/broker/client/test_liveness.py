@@ -90,4 +90,5 @@ async def test_a_broker_that_is_gone_is_not_hung(tmp_path: Path) -> None:
         assert await liveness.is_hung(address)
         with pytest.raises(BrokerError, match="does not answer"):
             await liveness.require_answer(address, "tool-1")
+        await liveness.wait_hung(address)
     await liveness.require_answer(address, "tool-1")

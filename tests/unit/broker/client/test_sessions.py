@@ -11,7 +11,13 @@ import msgspec
 import pytest
 
 from dragoman.broker.client import sessions
-from dragoman.broker.client.sessions import broker_with, close_at_peer, statuses, take_over
+from dragoman.broker.client.sessions import (
+    broker_with,
+    close_at_peer,
+    silent_brokers,
+    statuses,
+    take_over,
+)
 from dragoman.broker.endpoint import brokers_folder
 from dragoman.errors import TurnInProgress
 from dragoman.transports.process.identity import identify, own_identity
@@ -40,6 +46,8 @@ async def test_a_broker_that_does_not_answer_has_no_session(tmp_path: Path) -> N
     ((found, status),) = await statuses(paths)
     assert (found.peer, status) == ("scout", None)
     assert await broker_with(session(), paths) is None
+    assert [each.peer for each in await silent_brokers("scout", paths)] == ["scout"]
+    assert await silent_brokers("codex", paths) == []
 
 
 @pytest.mark.parametrize(
