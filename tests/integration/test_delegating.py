@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from dragoman.delegation import DelegationRequest, decide_for, peer_run, read_agent
+from dragoman.delegation import DelegationRequest, decide_for, read_agent
 from dragoman.delegation.routing import Reason
 from dragoman.delegation.verdicts import give_verdict
 from dragoman.errors import DelegationInvalid, NoPeer, UnknownRole, UsageError
 from dragoman.policy import preset
+from dragoman.runs import run
 from dragoman.store.ledger import Ledger, ledger_path
 from tests.aio import aio
 from tests.integration.cli_shell import AGENT, Cli, cli_in
@@ -360,7 +361,7 @@ def test_an_answer_that_was_cut_is_told_as_cut(
     (config / "config.toml").write_text(f'enabled_peers = ["alpha"]\n{QUICK}')
     whole = cli("delegate", "review", "look", "--format", "json")
     assert json.loads(whole.out.splitlines()[-1])["attempts"][0]["truncated"] is False
-    monkeypatch.setattr(peer_run, "ANSWER_SIZE", 5)
+    monkeypatch.setattr(run, "ANSWER_SIZE", 5)
     cut = cli("delegate", "review", "look")
     assert "the answer is longer than 5 characters and was cut there" in cut.err
     told = cli("delegate", "review", "look", "--format", "json")

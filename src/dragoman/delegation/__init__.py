@@ -11,21 +11,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from dragoman.delegation.cancel import CancelHandle
     from dragoman.delegation.candidates import decide_for
     from dragoman.delegation.execution import DelegationListener, delegate
     from dragoman.delegation.request import Assigned, DelegationRequest, read_agent
     from dragoman.delegation.results import Delegation
+    from dragoman.runs.cancel import CancelHandle
 
 LATER: Final = {
-    "Assigned": "request",
-    "DelegationListener": "execution",
-    "Delegation": "results",
-    "CancelHandle": "cancel",
-    "DelegationRequest": "request",
-    "decide_for": "candidates",
-    "delegate": "execution",
-    "read_agent": "request",
+    "Assigned": f"{__name__}.request",
+    "DelegationListener": f"{__name__}.execution",
+    "Delegation": f"{__name__}.results",
+    "CancelHandle": "dragoman.runs.cancel",
+    "DelegationRequest": f"{__name__}.request",
+    "decide_for": f"{__name__}.candidates",
+    "delegate": f"{__name__}.execution",
+    "read_agent": f"{__name__}.request",
 }
 
 __all__ = [
@@ -43,4 +43,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{LATER[name]}"), name)
+    return getattr(import_module(LATER[name]), name)

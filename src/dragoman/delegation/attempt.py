@@ -1,7 +1,7 @@
 """Run one attempt: choose its directory, run the turn, see what changed, run the check, report.
 
 An attempt works in the workspace or in a git worktree, whose changes become a patch. The turn
-itself is in `peer_run` and `local_attempt`; which peer to try, retry and fallback are in
+itself is in `runs.run` and `local_attempt`; which peer to try, retry and fallback are in
 `execution`. A peer's failure is returned as a report and never raised.
 """
 
@@ -18,11 +18,10 @@ from msgspec import structs
 from dragoman.catalogue.enforcement import Enforced, enforce, unapproved
 from dragoman.catalogue.launch import LaunchSpec, way_to
 from dragoman.delegation import local_attempt, permission_ceiling
-from dragoman.delegation.cancel import CancelHandle
+from dragoman.delegation.cancel import unrest
 from dragoman.delegation.facts import LOCAL, local_model
 from dragoman.delegation.learning import outcome_of_error
 from dragoman.delegation.limits import OVER_BUDGET, TurnLimits, tightened
-from dragoman.delegation.peer_run import PeerRun, PeerRunRequest, RunResult
 from dragoman.delegation.prices import Price, price
 from dragoman.delegation.report import AttemptReport, report_of, report_of_error
 from dragoman.delegation.request import DelegationRequest
@@ -35,11 +34,14 @@ from dragoman.delegation.worktree.outside_writes import outside_writes
 from dragoman.delegation.worktree.snapshot import Changed, Snapshot, changes
 from dragoman.errors import DragomanError, RemoteError, UsageError
 from dragoman.events.model import Event
-from dragoman.events.words import Outcome
+from dragoman.events.parts import Failure, Text
+from dragoman.events.words import ErrorKind, Outcome
 from dragoman.policy import Policy, allows_everything
 from dragoman.policy.approver import Approver
+from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext
 from dragoman.runs.open_by_name import ttl_of
+from dragoman.runs.run import Run, RunListener, RunRequest, RunResult
 from dragoman.store.ledger.records import RuntimeRole
 
 if TYPE_CHECKING:
@@ -201,10 +203,16 @@ class Attempt:
             return structs.replace(report, patch=None if kept is None else str(kept))
 
     async def _try(self, way: LaunchSpec, workspace: Path) -> float:
-        run = PeerRun(self._terms(way, workspace))
+        setting = self.setting
+        run = Run(
+            self._run_request(way, workspace),
+            listener=_Forward(setting, self.id),
+            cancel=setting.cancel,
+            clock=setting.clock,
+        )
         self.seen = run.seen
         await run.run()
-        return self.setting.clock()
+        return setting.clock()
 
     async def _ask_local(self) -> AttemptReport:
         setting = self.setting
@@ -234,7 +242,7 @@ class Attempt:
             ceilings=setting.ceilings,
         )
 
-    def _terms(self, way: LaunchSpec, workspace: Path) -> PeerRunRequest:
+    def _run_request(self, way: LaunchSpec, workspace: Path) -> RunRequest:
         setting, name = self.setting, self.candidate.peer
         request, config = setting.request, setting.place.config
         settings = config.settings
@@ -251,41 +259,47 @@ class Attempt:
         )
         warm = settings.warm and not request.cold and not request.isolate
         limits = [settings.limits, own.limits]
-        return PeerRunRequest(
-            way=way,
+        turn_limits = TurnLimits(limits)
+
+        def limit(event: Event) -> Failure | None:
+            crossed = turn_limits.crossed(event)
+            if crossed is None:
+                return None
+            return Failure(crossed, ErrorKind.QUOTA, OVER_BUDGET, False, None)
+
+        return RunRequest(
             peer=name,
-            role=request.role,
-            prompt=prefixed(request.prompt, request.role, way),
-            attach=request.attach,
+            enforced=self._enforced,
             workspace=workspace,
             project=request.workspace,
+            prompt=[Text(prefixed(request.prompt, request.role, way))],
+            attach=lambda can: request.attach(workspace, can),
+            job=self.id,
+            once=True,
+            mode=own.mode,
             model=self.candidate.model or own.model,
             model_strict=request.model is not None or self.candidate.model is None,
-            mode=own.mode,
-            budgets=tightened(settings.budgets(way.budgets()), limits, request.timeout),
             approver=approver,
-            enforced=self._enforced,
-            job=self.id,
-            lineage=setting.lineage.meta(),
+            unattended=permission_ceiling.unattended(policy, peer=name, role=request.role),
+            budgets=tightened(settings.budgets(way.budgets()), limits, request.timeout),
+            # A turn in a worktree must not outlive this process: nothing would use its result.
+            stay=not request.isolate,
+            limit=limit,
+            still_running=lambda peer, session: unrest(peer, session, setting.place.paths),
+            meta=setting.lineage.meta(),
+            trace=self._trace,
+            warm=warm,
+            ttl=ttl_of(config),
+            max_idle=settings.max_idle_brokers,
+            paths=setting.place.paths,
+            env=own.env,
             extra_env={
                 **setting.lineage.environment(warm=warm),
                 **permission_ceiling.environment(policy, peer=name, role=request.role),
             },
-            env=own.env,
-            paths=setting.place.paths,
-            limits=TurnLimits(limits),
-            warm=warm,
-            # A turn in a worktree must not outlive this process: nothing would use its result.
-            stay=not request.isolate,
-            trace=self._trace,
-            ttl=ttl_of(config),
-            max_idle=settings.max_idle_brokers,
             max_line_size=settings.max_line_size,
-            cancel=setting.cancel,
-            clock=setting.clock,
-            on_event=setting.on_event,
-            on_notice=setting.on_notice,
-            on_session=lambda key: setting.on_session(self.id),
+            # What was written outside of the workspace is seen in the tool calls.
+            keep_tools=True,
         )
 
     # -- the report
@@ -384,6 +398,23 @@ class Attempt:
         if not command or not over or self.setting.cancel.pulled:
             return report
         return structs.replace(report, check=await run_check(command, workspace))
+
+
+class _Forward(RunListener):
+    """Passes what happens in a run on to the callbacks of the delegation."""
+
+    def __init__(self, setting: AttemptSetup, attempt: str) -> None:
+        self._setting = setting
+        self._attempt = attempt
+
+    def began(self, job: str, key: str) -> None:
+        self._setting.on_session(self._attempt)
+
+    def event(self, event: Event) -> None:
+        self._setting.on_event(event)
+
+    def notice(self, text: str) -> None:
+        self._setting.on_notice(text)
 
 
 def prefixed(prompt: str, role: str, way: LaunchSpec) -> str:

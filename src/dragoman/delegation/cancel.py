@@ -1,19 +1,18 @@
-"""Cancel a running delegation, and check whether a cancelled turn still runs in a broker.
+"""Check whether a cancelled turn of a delegation still runs in a broker.
 
 A peer that ignores a cancel is stopped together with its broker if no other client uses that
 broker. Otherwise `unrest` returns the reason, and `execution` tries no other peer: what was changed
-is known only when no turn is running.
+is known only when no turn is running. `runs.cancel` cancels the turn.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from dragoman.client.conversation import ConversationTurn, Peer
+from dragoman.client.conversation import Peer
 from dragoman.errors import DragomanError
 from dragoman.runs.sessions import broker_of
 
@@ -22,43 +21,6 @@ if TYPE_CHECKING:
 
 STATUS_TIMEOUT: Final = 3.0
 """Seconds for a broker to answer a status request; it does not ask its peer for that."""
-
-
-class CancelHandle:
-    """Cancels a running delegation."""
-
-    def __init__(self) -> None:
-        self.pulled = False
-        """Whether it was cancelled: then no other peer is tried."""
-        self._turn: ConversationTurn | None = None
-        self._stop: Callable[[], None] | None = None
-
-    @property
-    def in_turn(self) -> bool:
-        """Whether a turn is running that can be cancelled."""
-        return self._turn is not None
-
-    def hold(self, turn: ConversationTurn | None) -> None:
-        """Set the running turn; None when it is over."""
-        self._turn = turn
-        if turn is not None and self.pulled:
-            turn.cancel()
-
-    def between_turns(self, stop: Callable[[], None] | None) -> None:
-        """Set the callback that ends the delegation between turns; None when it is over."""
-        self._stop = stop
-        if stop is not None and self.pulled:
-            stop()
-
-    def pull(self) -> bool:
-        """Cancel: the running turn is cancelled in its agent, and no other is started. False if
-        there is nothing to cancel yet."""
-        self.pulled = True
-        if self._turn is not None:
-            self._turn.cancel()
-        elif self._stop is not None:
-            self._stop()
-        return self.in_turn or self._stop is not None
 
 
 async def unrest(peer: Peer, session_id: str, paths: Paths) -> str | None:

@@ -17,7 +17,6 @@ from msgspec import structs
 
 from dragoman.delegation import learning
 from dragoman.delegation.attempt import WORKTREES, Attempt, AttemptSetup, runtime_role
-from dragoman.delegation.cancel import CancelHandle
 from dragoman.delegation.candidates import allowed, nobody, reason_for_first
 from dragoman.delegation.facts import BREAKER, LOCAL, gather, login_of
 from dragoman.delegation.health import Reading, Sign, backoff
@@ -35,6 +34,7 @@ from dragoman.errors import StoreError
 from dragoman.events.model import Event
 from dragoman.events.words import Outcome
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.lineage import Lineage, inherited
 from dragoman.runs.stop_notes import obey_note
 from dragoman.store.ledger import AttemptRecord, Ending, new_decision_id
@@ -341,10 +341,11 @@ class _DelegationRun:
             login=login_of(known),
             limits=() if account is None else account.limits,
         )
-        # A cancel, a fault of the workspace and an unsatisfiable request say nothing about the
-        # peer.
+        # A cancel, a fault of the workspace, an unsatisfiable request and the end of a broker in
+        # mid-turn say nothing about the peer.
         interrupted = self.cancel.pulled and not report.ok
         blameless = interrupted or attempt.workspace_fault or attempt.misused
+        blameless = blameless or (attempt.seen.prompted and attempt.seen.broker_failed)
         if blameless:
             reading = Reading(sign=Sign.NOTHING)
         competes = not candidate.last_resort
@@ -400,7 +401,7 @@ class _DelegationRun:
         if report.outcome is Outcome.DENIED:
             return "a permission was refused, and others would need it, too"
         if attempt.seen.over is not None:
-            return f"a limit was reached: {attempt.seen.over}"
+            return f"a limit was reached: {attempt.seen.over.message}"
         if attempt.seen.restless is not None:
             return f"{report.peer}: {attempt.seen.restless}"
         left_behind = report.obstacle()

@@ -13,11 +13,11 @@ from typing import Final
 from dragoman.client.budgets import Budgets
 from dragoman.delegation.facts import LOCAL
 from dragoman.delegation.local_model import LocalModel, ask
-from dragoman.delegation.peer_run import RunResult
 from dragoman.events.envelope import EventEnvelope
 from dragoman.events.model import Event, MessageDelta, Source, TurnEnded, TurnStarted
 from dragoman.events.parts import Text
 from dragoman.events.words import Role
+from dragoman.runs.run import RunResult
 
 SOURCE: Final = Source(LOCAL, LOCAL)
 TURN: Final = "1"

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from dragoman.client.budgets import Budgets
     from dragoman.events.model import Event
     from dragoman.events.parts import Block
+    from dragoman.paths import Paths
     from dragoman.policy import Policy
     from dragoman.runs.brief import Brief
     from dragoman.store import SessionRecord, Store
@@ -293,7 +294,7 @@ def retire(record: SessionRecord) -> None:
         store.update_session(record.key, closed_at=time.time())
 
 
-async def discard(opened: OpenedSession) -> None:
+async def discard(opened: OpenedSession, *, paths: Paths | None = None) -> None:
     """Leave nothing of a session that has just begun and in which nothing was prompted: its name
     is free again. A session that goes on is left as it is."""
     if opened.context == RESTORED:
@@ -305,7 +306,7 @@ async def discard(opened: OpenedSession) -> None:
             await opened.conversation.close()
     # A broker stores the end of a session behind its answer. What it still had to store would be
     # there again if the session were deleted before.
-    with suppress(DragomanError, TimeoutError), open_store() as store:
+    with suppress(DragomanError, TimeoutError), open_store(paths=paths) as store:
         async with asyncio.timeout(STORED_TIMEOUT):
             while (  # noqa: ASYNC110 - another process stores it
                 record := store.session(opened.key)
@@ -539,15 +540,9 @@ class _Answer(Struct):
 
 def blame(result: Result) -> Result:
     """The result of a turn through a broker, with the broker's own end told from the agent's."""
-    error = result.error
-    if (
-        not isinstance(error, ConnectionLost)
-        or isinstance(error, ConnectionClosed)
-        # The broker lives and tells what became of the agent.
-        or isinstance(error.__cause__, RemoteError)
-    ):
+    if result.error is None or not broker_ended(result.error):
         return result
-    lost = BrokerError(f"the broker has gone in the middle of the turn: {error}")
+    lost = BrokerError(f"the broker has gone in the middle of the turn: {result.error}")
     lost.may_have_run = True
     failure = Failure(str(lost), ErrorKind.PEER, lost.error_class, False, None)
     return dataclasses.replace(result, error=lost, failure=failure)
@@ -562,6 +557,16 @@ def _unconfirmed(job: str, broker: str | None, error: DragomanError) -> BrokerEr
     )
     unconfirmed.may_have_run = True
     return unconfirmed
+
+
+def broker_ended(error: DragomanError) -> bool:
+    """Whether an error of a connection to a broker says that the broker itself is gone."""
+    return (
+        isinstance(error, ConnectionLost)
+        and not isinstance(error, ConnectionClosed)
+        # Otherwise the broker lives and reports what became of the agent.
+        and not isinstance(error.__cause__, RemoteError)
+    )
 
 
 async def submit(

@@ -12,8 +12,9 @@ from dragoman.catalogue.launch import LaunchSpec
 from dragoman.delegation.attempt import prefixed, runtime_role
 from dragoman.delegation.worktree.snapshot import Snapshot
 from dragoman.errors import UsageError
+from dragoman.events.words import Outcome
 from tests.aio import aio
-from tests.integration.delegated_peers import bench_in
+from tests.integration.delegated_peers import Bench, bench_in
 
 
 @pytest.mark.parametrize(
@@ -87,3 +88,44 @@ async def test_what_nobody_could_look_at_is_told_and_nobody_else_is_asked(
     assert done.stopped == "alpha: nobody looked what it changed"
     assert bench.heard.notices == ["what alpha changed is not known: the folder is gone"]
     assert bench.told("beta", "starts") == []
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return bench_in(tmp_path)
+
+
+@aio
+async def test_a_model_that_the_peer_does_not_have_is_never_prompted(bench: Bench) -> None:
+    bench.peer("alpha", "ok")
+    bench.settings("alpha")
+    done = await bench.delegate(model="nonesuch", fallback="none")
+    assert done.outcome is Outcome.UNSUPPORTED and not done.final.may_have_run
+    assert bench.told("alpha") == [] and len(bench.told("alpha", "starts")) == 1
+
+
+@aio
+async def test_a_tier_that_cannot_be_had_is_told_and_the_work_done(bench: Bench) -> None:
+    bench.peer("alpha", "ok", more='[tiers]\nfast = "quick"\n')
+    bench.settings("alpha")
+    done = await bench.delegate(tier="fast")
+    assert done.ok and done.final.asked_model == "quick"
+    (notice,) = bench.heard.notices
+    assert "alpha offers no choice of models" in notice
+
+
+@aio
+async def test_a_peer_with_a_flag_is_started_again_with_it_and_prompted_once(bench: Bench) -> None:
+    bench.peer("alpha", "ok", more='[models]\nflag = "--model"\n[tiers]\nfast = "quick"\n')
+    bench.settings("alpha")
+    done = await bench.delegate(tier="fast")
+    assert done.ok and len(bench.told("alpha")) == 1 and len(bench.told("alpha", "starts")) == 2
+    assert "does not say which model it uses" in bench.heard.notices[0]
+
+
+@aio
+async def test_a_model_that_cannot_be_read_back_is_not_prompted(bench: Bench) -> None:
+    bench.peer("alpha", "ok", more='[models]\nflag = "--model"\n')
+    bench.settings("alpha")
+    done = await bench.delegate(model="big")
+    assert not done.ok and bench.told("alpha") == []

@@ -1,4 +1,4 @@
-"""A cancel handle ends the turn that runs; a peer that does not stop is not trusted to again."""
+"""A peer that does not stop when its turn is cancelled is stopped, or reported."""
 
 from __future__ import annotations
 
@@ -11,47 +11,10 @@ import msgspec
 import pytest
 
 from dragoman.broker.client import brokers as client_list
-from dragoman.delegation.cancel import CancelHandle, unrest
+from dragoman.delegation.cancel import unrest
 from dragoman.errors import ConnectionEnded
 from dragoman.paths import find_paths
 from tests.aio import aio
-
-
-class Turn:
-    cancelled = 0
-
-    def cancel(self) -> None:
-        self.cancelled += 1
-
-
-def test_reins_cancel_what_runs_and_what_begins_too_late() -> None:
-    cancel, first, second = CancelHandle(), Turn(), Turn()
-    cancel.pull()
-    assert cancel.pulled and not cancel.in_turn
-    cancel.hold(first)  # type: ignore[arg-type]
-    assert first.cancelled == 1 and cancel.in_turn
-    cancel.hold(None)
-    calm = CancelHandle()
-    calm.hold(second)
-    assert second.cancelled == 0
-    calm.pull()
-    assert second.cancelled == 1
-    calm.hold(None)
-    calm.pull()
-    assert second.cancelled == 1
-
-
-def test_reins_end_what_is_between_two_turns_and_say_whether_there_is_anything() -> None:
-    cancel, turn, ended = CancelHandle(), Turn(), list[str]()
-    cancel.between_turns(lambda: ended.append("first"))
-    cancel.hold(turn)  # type: ignore[arg-type]
-    assert cancel.pull() and turn.cancelled == 1 and ended == []
-    cancel.hold(None)
-    assert cancel.pull() and ended == ["first"]
-    cancel.between_turns(None)
-    assert not cancel.pull() and ended == ["first"]
-    cancel.between_turns(lambda: ended.append("second"))
-    assert ended == ["first", "second"]
 
 
 def session(id: str, *, quarantined: bool = False, running: str | None = None) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dragoman.client.budgets import Budgets
 from dragoman.delegation.local_attempt import ask_local
 from dragoman.delegation.local_model import LocalModel
-from dragoman.delegation.peer_run import RunResult
 from dragoman.events.model import Event, MessageDelta, TurnEnded, TurnStarted
 from dragoman.events.words import Outcome
+from dragoman.runs.run import RunResult
 from dragoman.testing.fake_model import FakeModel
 from tests.aio import aio
 

@@ -1,0 +1,515 @@
+"""Run: send prompts to one peer, from the connection to the judged result.
+
+Connects through a broker or starts the peer directly, opens or restores the session, sets the model
+and reads it back, enforces the policy, sends the prompt at most once per turn, records a session
+without a broker and says whether the broker or the peer failed. Which peer to use, retry, prices
+and reports are left to the callers (`delegation` and the surfaces).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from dragoman.catalogue.enforcement import Enforced
+from dragoman.catalogue.launch import LaunchSpec
+from dragoman.catalogue.open import judge, open_peer
+from dragoman.client.budgets import Budgets
+from dragoman.client.conversation import Conversation, ConversationTurn, Peer
+from dragoman.client.results import Result
+from dragoman.dialects.discovery import ACP
+from dragoman.errors import (
+    BrokerError,
+    BrokerUnavailable,
+    DragomanError,
+    ProtocolMismatch,
+    UsageError,
+)
+from dragoman.events import fold
+from dragoman.events.model import Event, MessageDelta, SessionOpened, TurnEnded, TurnStarted
+from dragoman.events.parts import Block, Capabilities, Failure
+from dragoman.events.view import View
+from dragoman.events.words import Outcome, Role
+from dragoman.policy.approver import Approver
+from dragoman.runs import model_choice
+from dragoman.runs.cancel import CancelHandle
+from dragoman.runs.sessions import (
+    ANSWER_SIZE,
+    LIVE,
+    RESTORED,
+    OpenedSession,
+    WantedSession,
+    begun_once,
+    blame,
+    broker_ended,
+    broker_of,
+    context_of,
+    discard,
+    job_terms,
+    notice_of,
+    open_session,
+    recall,
+    unstored_of,
+    wait_stored,
+)
+from dragoman.store.records import new_job_id, new_session_key
+
+if TYPE_CHECKING:
+    from dragoman.broker.protocol import PolicyTerms
+    from dragoman.paths import Paths
+    from dragoman.runs.recorder import SessionRecorder
+    from dragoman.store.records import SessionRecord
+
+LEAVE_TIMEOUT: Final = 2.0
+"""Seconds for an agent to close its session. A failure to do so is ignored."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What to send to which peer, in which session and on which terms."""
+
+    peer: str
+    enforced: Enforced
+    """How the peer is started, and how the approver's policy is enforced with it."""
+    workspace: Path
+    project: Path | None = None
+    """The directory that the session is recorded for, if it is not the workspace: the workspace
+    may be a worktree of it."""
+
+    prompt: Sequence[Block] = ()
+    attach: Callable[[Capabilities], Sequence[Block]] | None = None
+    """Further blocks of the prompt, built when it is known what the peer can take."""
+    job: str = ""
+    """The id of the job of the first turn; empty for a new one."""
+
+    session: str | None = None
+    """Name or key of a stored session. A name that is not in use begins a session."""
+    record: SessionRecord | None = None
+    """A stored session that is known already, in place of `session`."""
+    fresh: bool = False
+    """Whether a new session may take the place of a stored one that the peer has lost."""
+    once: bool = False
+    """Whether a new session is closed after its turns, also by a broker that runs them alone."""
+    keep_open: bool = False
+    """Whether the session stays open when the run ends."""
+    mcp_servers: Sequence[Any] = ()
+    additional_directories: Sequence[Path] = ()
+
+    mode: str | None = None
+    model: str | None = None
+    model_strict: bool = True
+    """Whether a model that the peer does not take is an error; otherwise it is a note."""
+
+    approver: Approver
+    unattended: PolicyTerms
+    """The policy for a turn that continues in a broker after this process has disconnected."""
+    budgets: Budgets
+    stay: bool = True
+    """Whether the turn continues in its broker when this process disconnects."""
+    limit: Callable[[Event], Failure | None] | None = None
+    """Called with every event. A failure that it returns ends the turn as truncated."""
+    still_running: Callable[[Peer, str], Awaitable[str | None]] | None = None
+    """Called with the peer and the id of the session after a turn that was cut off. Returns why the
+    peer may still be working on it."""
+
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    """Metadata for the peer, under `dragoman`: the lineage of delegated work."""
+    trace: Mapping[str, str] = field(default_factory=dict)
+    """Trace context for the peer, beside `dragoman`."""
+
+    warm: bool = True
+    ttl: float | None = None
+    max_idle: int | None = None
+    paths: Paths | None = None
+    env: Sequence[str] = ()
+    extra_env: Mapping[str, str] = field(default_factory=dict)
+    max_line_size: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further options of `catalogue.open.open_peer`."""
+    keep_tools: bool = False
+    """Whether the view keeps the tool calls, and not only how the session is set up."""
+
+
+@dataclass(slots=True)
+class RunResult:
+    """What was observed in one turn, and while the session was opened for it."""
+
+    job: str = ""
+    result: Result | None = None
+    error: DragomanError | None = None
+    """Why there was no turn."""
+    prompted: bool = False
+    """Whether the prompt was sent, so that it may have run."""
+    acted: bool = False
+    """Whether the peer said or did anything in its turn."""
+    first_event_at: float | None = None
+    greeted_seconds: float | None = None
+    context: str = ""
+    """What the peer knew of the session: `NEW`, `LIVE`, `RESTORED` or `FRESH`."""
+    model: str | None = None
+    restless: str | None = None
+    """Why the peer may still be working."""
+    over: Failure | None = None
+    """The limit that ended the turn."""
+    view: View = field(default_factory=View)
+    notes: list[str] = field(default_factory=list)
+    unenforced: str = ""
+    """Why the policy did not restrict the peer."""
+
+    @property
+    def broker_failed(self) -> bool:
+        """Whether the broker ended this run, and not the peer."""
+        error = self.error if self.result is None else self.result.error
+        return isinstance(error, BrokerError)
+
+
+class RunListener:
+    """Callbacks of a run. They do nothing; a subclass overrides those it needs."""
+
+    def connected(self, peer: Peer) -> None:
+        """The peer is connected and no session is open. May raise a `DragomanError`."""
+
+    def began(self, job: str, key: str) -> None:
+        """A prompt is about to be sent, as this job in the session of this key."""
+
+    def event(self, event: Event) -> None:
+        """Something happened in the session."""
+
+    def notice(self, text: str) -> None:
+        """Something that the user has to know."""
+
+
+class Run:
+    """A session with one peer, for use as ``async with``, and its turns.
+
+    Entering it connects and opens the session. It raises what prevents that; nothing was prompted
+    then, and a session that was begun for it is discarded.
+    """
+
+    peer: Peer
+    opened: OpenedSession
+
+    def __init__(
+        self,
+        request: RunRequest,
+        *,
+        listener: RunListener | None = None,
+        cancel: CancelHandle | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.request = request
+        self.seen = RunResult(job=request.job)
+        """The result of the current turn, filled as it goes."""
+        self.warm = False
+        """Whether a broker is between this process and the peer."""
+        self._listener = listener or RunListener()
+        self._cancel = cancel or CancelHandle()
+        self._clock = clock
+        self._stack = AsyncExitStack()
+        self._keeper: SessionRecorder | None = None
+        self._turn: ConversationTurn | None = None
+        self._prompts = 0
+        self._last: dict[type[Event], Event] = {}
+        """The last events that say what the peer knew of the session."""
+        self._unstored: str | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._open_named()
+        except BaseException as error:
+            await self._stack.__aexit__(*sys.exc_info())
+            if isinstance(error, DragomanError) and self.warm and broker_ended(error):
+                raise BrokerError(f"the broker has gone before the prompt: {error}") from error
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            await self._stack.__aexit__(kind, error, traceback)
+        except DragomanError as failure:
+            if failure is error or self.seen.result is None:
+                raise
+            # The turn has ended: how the connection ends changes nothing about its result.
+            log.debug("the connection to %s did not end in order: %s", self.request.peer, failure)
+
+    async def run(self) -> RunResult:
+        """Connect, send the prompt of the request, wait and disconnect. An error before or in place
+        of a turn is in the result and not raised."""
+        try:
+            async with self:
+                await self.result()
+        except DragomanError as error:
+            if self.seen.result is None:
+                self.seen.error = error
+        return self.seen
+
+    async def result(self) -> RunResult:
+        """Send the prompt of the request and wait for the end of the turn."""
+        attach = self.request.attach
+        more = () if attach is None else attach(self.peer.capabilities)
+        return await self.prompt([*self.request.prompt, *more], job=self.request.job)
+
+    # -- opening
+
+    async def _open_named(self) -> None:
+        request = self.request
+        word = request.session
+        if word is None:
+            await self._open(request.record)
+            return
+        folder, notice = request.workspace, self._listener.notice
+        record = recall(word, peer=request.peer, folder=folder, on_notice=notice)
+        if record is not None:
+            await self._open(record)
+            return
+        async with begun_once(word, peer=request.peer, folder=folder):
+            # Another caller may have begun it while this one waited for the lock.
+            record = recall(word, peer=request.peer, folder=folder, on_notice=notice)
+            await self._open(record)
+            if record is None:
+                # The next caller finds the session in the store, and only there.
+                if self._keeper is not None:
+                    self._keeper.begin()
+                await wait_stored(key=self.opened.key)
+
+    async def _open(self, record: SessionRecord | None) -> None:
+        request = self.request
+        await self._reach(request.enforced.way, record)
+        if request.model is None:
+            return
+
+        async def restart(way: LaunchSpec) -> tuple[Conversation, View]:
+            # No prompt was sent, so it can be started again with another command line.
+            await discard(self.opened, paths=request.paths)
+            await self._stack.aclose()
+            self.seen.view = View()
+            await self._reach(way, record)
+            return self.opened.conversation, self.seen.view
+
+        try:
+            await model_choice.choose_model(
+                self.opened.conversation,
+                self.seen.view,
+                request.model,
+                way=request.enforced.way,
+                restart=restart,
+                peer=request.peer,
+            )
+        except DragomanError as error:
+            if not request.model_strict and isinstance(error, UsageError | ProtocolMismatch):
+                self.seen.notes.append(str(error))
+                return
+            await discard(self.opened, paths=request.paths)
+            raise
+
+    async def _reach(self, way: LaunchSpec, record: SessionRecord | None) -> None:
+        """Connect and open the session. Both end with the stack."""
+        request, stack = self.request, self._stack
+        began_at = self._clock()
+        self.peer = await stack.enter_async_context(self._connected(way))
+        self.seen.greeted_seconds = max(self._clock() - began_at, 0.0)
+        self.warm = broker_of(self.peer) is not None
+        self._listener.connected(self.peer)
+        self._keeper = None
+        if not self.warm:
+            from dragoman.runs.recorder import keeper_for
+
+            self._keeper = keeper_for(
+                request.peer,
+                workspace=request.project or request.workspace,
+                credentials=way.inherit,
+                handed=request.env,
+                on_trouble=self._listener.notice,
+                paths=request.paths,
+                on_stop=self._cancel.pull,
+            )
+            stack.push_async_callback(self._keeper.aclose)
+        name = request.session if record is None else record.name
+        self.opened = await open_session(
+            self.peer,
+            WantedSession(
+                key=new_session_key(),
+                name=name,
+                record=record,
+                once=request.once,
+                workspace=request.workspace,
+                fresh=request.fresh,
+                mode=request.mode,
+                model=request.model,
+                mcp_servers=request.mcp_servers,
+                additional_directories=request.additional_directories,
+                on_notice=self._listener.notice,
+            ),
+        )
+        if not request.keep_open:
+            stack.push_async_callback(_leave, self.opened.conversation)
+        try:
+            await self._enforce()
+        except DragomanError:
+            await discard(self.opened, paths=request.paths)
+            raise
+        if self._keeper is not None:
+            self._keeper.opened(self.opened, record, name=name, keep_open=request.keep_open)
+
+    def _connected(self, way: LaunchSpec) -> AbstractAsyncContextManager[Peer]:
+        request = self.request
+        options: dict[str, Any] = {
+            "workspace": request.workspace,
+            "permit": request.approver,
+            "guard": request.approver.guard,
+            "budgets": request.budgets,
+            "env": request.env,
+            "extra_env": request.extra_env,
+            "on_event": self._watch,
+            "max_line_size": request.max_line_size,
+            **request.options,
+        }
+        if not request.warm:
+            return open_peer(way, **options)
+        # Imported here: a run without a broker does not need the broker client.
+        from dragoman.broker.client.connect import open_warm
+
+        return open_warm(
+            way,
+            ttl=request.ttl,
+            max_idle=request.max_idle,
+            paths=request.paths,
+            on_fallback=self._without_broker,
+            **options,
+        )
+
+    def _without_broker(self, error: BrokerUnavailable) -> None:
+        self._listener.notice(f"{self.request.peer} is started for this prompt alone: {error}")
+
+    async def _enforce(self) -> None:
+        conversation, view = self.opened.conversation, self.seen.view
+        self.seen.unenforced = await self.request.enforced.hold(conversation, view)
+
+    # -- turns
+
+    async def prompt(self, blocks: Sequence[Block], *, job: str = "") -> RunResult:
+        """Send one prompt and wait for the end of its turn, which is a result whatever it is.
+        Raises what kept the prompt from being sent."""
+        if self._prompts:
+            self.seen = RunResult(view=self.seen.view)
+        self._prompts += 1
+        seen, request = self.seen, self.request
+        seen.job = job or new_job_id()
+        self._last.pop(TurnEnded, None)
+        # A peer may change its mode in a turn, so this is checked before each prompt.
+        await self._enforce()
+        if self._keeper is not None:
+            self._keeper.began(seen.job, blocks)
+        self._listener.began(seen.job, self.opened.key)
+        try:
+            turn = self._begin(blocks)
+            turn.max_text_size = ANSWER_SIZE
+            seen.prompted = True
+            async with turn:
+                self._turn = turn
+                self._cancel.hold(turn)
+                result = await turn.wait()
+        except DragomanError as error:
+            if not (self.warm and broker_ended(error)):
+                raise
+            lost = BrokerError(f"the broker has gone before the turn: {error}")
+            lost.may_have_run = error.may_have_run
+            raise lost from error
+        finally:
+            self._cancel.hold(None)
+            self._turn = None
+        seen.context = self._context()
+        result = judge(blame(result) if self.warm else result, request.enforced.way.quirks)
+        if seen.over is not None:
+            result = replace(result, outcome=Outcome.TRUNCATED, failure=seen.over)
+        seen.result = result
+        seen.model = model_choice.model_in_use(seen.view)
+        if self._keeper is not None:
+            self._keeper.ended(result)
+        self._tell_broker_notices()
+        if request.still_running is not None and result.outcome in _CUT_OFF:
+            seen.restless = await request.still_running(self.peer, self.opened.conversation.id)
+        return seen
+
+    def _begin(self, blocks: Sequence[Block]) -> ConversationTurn:
+        request, conversation = self.request, self.opened.conversation
+        ours = dict(request.meta)
+        meta: dict[str, Any] = dict(request.trace)
+        if self.warm:
+            job, budgets = self.seen.job, request.budgets
+            ours |= job_terms(job, policy=request.unattended, budgets=budgets)["dragoman"]
+            ours["stay"] = request.stay
+        if ours:
+            meta["dragoman"] = ours
+        if not meta or (self.peer.dialect != ACP and not self.warm):
+            return conversation.prompt(blocks)
+        return conversation.prompt(blocks, meta=meta)  # type: ignore[call-arg]
+
+    def _context(self) -> str:
+        """What the peer knew of the session in the turn that is over."""
+        told = context_of(self._last.get(TurnEnded)) or LIVE
+        if told != LIVE or self._prompts > 1:
+            return told
+        if self.opened.context != RESTORED:
+            return self.opened.context
+        return context_of(self._last.get(SessionOpened)) or RESTORED
+
+    def _tell_broker_notices(self) -> None:
+        """Report what the broker said with the end of the turn; the same failure to store once."""
+        ended = self._last.get(TurnEnded)
+        if (why := unstored_of(ended)) is not None and why != self._unstored:
+            self._listener.notice(f"this is not stored: {why}")
+        self._unstored = why
+        if (notice := notice_of(ended)) is not None:
+            self._listener.notice(notice)
+
+    def _watch(self, event: Event) -> None:
+        seen, request = self.seen, self.request
+        keep = fold.apply_briefly if request.keep_tools else fold.apply_settings
+        keep(seen.view, event)
+        if self._keeper is not None:
+            self._keeper.event(event)
+        kind = type(event)
+        if kind is TurnEnded or kind is SessionOpened:
+            self._last[kind] = event
+        if seen.prompted and _is_life(event):
+            seen.acted = True
+            if seen.first_event_at is None:
+                seen.first_event_at = self._clock()
+        if request.limit is not None and seen.over is None:
+            seen.over = request.limit(event)
+            if seen.over is not None and self._turn is not None:
+                self._turn.cancel()
+        self._listener.event(event)
+
+
+_CUT_OFF: Final = (Outcome.TIMED_OUT, Outcome.CANCELLED, Outcome.TRUNCATED)
+_SILENT: Final = (TurnStarted, TurnEnded)
+
+
+def _is_life(event: Event) -> bool:
+    """Whether an event shows that the peer works on the turn."""
+    if event.turn is None or event.replay or isinstance(event, _SILENT):
+        return False
+    return not (isinstance(event, MessageDelta) and event.role is Role.USER)
+
+
+async def _leave(conversation: Conversation) -> None:
+    with suppress(DragomanError, TimeoutError):
+        async with asyncio.timeout(LEAVE_TIMEOUT):
+            await conversation.close()

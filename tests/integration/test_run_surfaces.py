@@ -1,0 +1,159 @@
+"""A run behaves alike at every surface: real programs, real brokers, and something that is killed.
+
+The surfaces are `dragoman delegate` and the tool `ask_peer` of `dragoman serve mcp`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from dragoman.store.ledger import Ledger, ledger_path
+from tests.aio import aio
+from tests.integration.broker_places import until
+from tests.integration.cli_shell import Cli, warm_cli
+from tests.integration.delegated_peers import add_peer, read_lines
+from tests.integration.mcp_places import WAIT, over_stdio
+
+TIMEOUT = 3
+"""Seconds of the time limit of a caller that is killed before it is over."""
+
+
+@pytest.fixture
+def warm() -> Iterator[Cli]:
+    with warm_cli() as cli:
+        config = cli.home / "config_home"
+        add_peer(config, cli.home, "alpha", "ok", ("review",))
+        (config / "config.toml").write_text('enabled_peers = ["alpha"]\n')
+        yield cli
+
+
+def answers(cli: Cli, how: str) -> None:
+    """Let the peer answer in another way from now on."""
+    (cli.home / "alpha.how").write_text(how)
+
+
+def brokers(cli: Cli) -> list[dict[str, Any]]:
+    done = cli("broker", "list", "--format", "json")
+    assert done.code == 0, done.err
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def jobs(cli: Cli) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in cli("jobs", "list", "--format", "json").out.splitlines()]
+
+
+async def started(cli: Cli, *words: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *cli.argv(*words),
+        cwd=cli.cwd,
+        env=cli.env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+async def prompted(cli: Cli, number: int = 1) -> None:
+    """Wait until the peer has got so many prompts."""
+    await until(lambda: len(read_lines(cli.home / "alpha.prompts")) >= number)
+
+
+Fault = Callable[[], Awaitable[None]]
+
+
+async def by_delegate(cli: Cli, fault: Fault) -> dict[str, Any]:
+    process = await started(cli, "delegate", "review", "x", "--no-fallback", "--format", "json")
+    await fault()
+    async with asyncio.timeout(WAIT):
+        out, err = await process.communicate()
+    done = json.loads(out.splitlines()[-1])
+    assert done["type"] == "Delegation", err
+    (attempt,) = done["attempts"]
+    return dict(attempt)
+
+
+async def by_mcp(cli: Cli, fault: Fault) -> dict[str, Any]:
+    async with over_stdio(cli) as client:
+        call = asyncio.get_running_loop().create_task(
+            client.call_tool("ask_peer", {"peer": "alpha", "prompt": "x"})
+        )
+        await fault()
+        async with asyncio.timeout(WAIT):
+            told = (await call).structured_content
+    return dict(told)
+
+
+SURFACES = {"delegate": by_delegate, "mcp": by_mcp}
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@aio
+async def test_a_broker_that_is_killed_in_mid_turn_is_reported_as_the_broker(
+    surface: str, warm: Cli
+) -> None:
+    async def kill_broker() -> None:
+        await prompted(warm)
+        (broker,) = await asyncio.to_thread(brokers, warm)
+        os.kill(broker["pid"], signal.SIGKILL)
+
+    answers(warm, "hang")
+    told = await SURFACES[surface](warm, kill_broker)
+    assert (told["outcome"], told["errorClass"]) == ("crashed", "broker_failed")
+    assert "the broker has gone in the middle of the turn" in told["failure"]["message"]
+    assert told["mayHaveRun"] is True
+    state = warm.home / "state_home"
+    if ledger_path(state).exists():
+        with Ledger.open(ledger_path(state), read_only=True) as ledger:
+            assert ledger.health("alpha").failures == 0, "the peer did not fail"
+            assert ledger.posteriors() == {}
+    assert len(read_lines(warm.home / "alpha.prompts")) == 1
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@aio
+async def test_an_agent_that_is_killed_in_mid_turn_is_reported_as_the_agent(
+    surface: str, warm: Cli
+) -> None:
+    async def kill_agent() -> None:
+        await prompted(warm)
+        (broker,) = await asyncio.to_thread(brokers, warm)
+        os.kill(broker["status"]["peerPid"], signal.SIGKILL)
+
+    answers(warm, "hang")
+    told = await SURFACES[surface](warm, kill_agent)
+    assert (told["outcome"], told["errorClass"]) == ("crashed", "process_exited")
+    assert "the process was killed by signal 9" in told["failure"]["message"]
+    state = warm.home / "state_home"
+    if surface == "delegate":
+        with Ledger.open(ledger_path(state), read_only=True) as ledger:
+            assert ledger.health("alpha").failures == 1
+
+
+@aio
+async def test_a_delegated_turn_keeps_its_budgets_when_its_caller_is_killed(warm: Cli) -> None:
+    # The broker is there before, with the budgets of a caller without a time limit.
+    first = await started(warm, "delegate", "review", "x")
+    async with asyncio.timeout(WAIT):
+        assert await first.wait() == 0
+    answers(warm, "hang")
+    process = await started(warm, "delegate", "review", "y", "--timeout", str(TIMEOUT))
+    await prompted(warm, 2)
+    process.kill()
+    await process.wait()
+    (broker,) = await asyncio.to_thread(brokers, warm)
+    assert [each["running"] for each in broker["status"]["sessions"] if each["running"]] != []
+
+    def outcomes() -> list[Any]:
+        return [job["outcome"] for job in jobs(warm) if job["prompt"] == "y"]
+
+    async with asyncio.timeout(WAIT):
+        while "timed_out" not in await asyncio.to_thread(outcomes):
+            pass
