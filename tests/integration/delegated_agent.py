@@ -167,6 +167,15 @@ def nested(environment: dict[str, str]) -> int:
     ).returncode
 
 
+def models() -> dict[str, Any]:
+    """A choice of models that is offered and never taken."""
+    if how() != "keeps-model":
+        return {}
+    choices = [{"value": name, "name": name} for name in ("small", "large")]
+    option = {"id": "model", "name": "Model", "category": "model", "type": "select"}
+    return {"configOptions": [{**option, "currentValue": "small", "options": choices}]}
+
+
 def how() -> str:
     told = FOLDER / f"{NAME}.how"
     return told.read_text().strip() if told.exists() else HOW
@@ -194,12 +203,16 @@ def main() -> None:
                 )
             case "session/new" if how() == "locked":
                 refuse(id, -32000, "Authentication required")
+            case "session/new" if how() == "mute-session":
+                count("openings")
             case "session/new" if how() == "dead-session":
                 os._exit(5)
             case "session/new":
                 session = f"{NAME}-{len(folders) + 1}"
                 folders[session] = Path(params["cwd"])
-                answer(id, {"sessionId": session})
+                answer(id, {"sessionId": session, **models()})
+            case "session/set_config_option" if how() == "keeps-model":
+                answer(id, models())
             case "session/prompt":
                 hanging[params["sessionId"]] = id
                 prompt(id, params, folders[params["sessionId"]])

@@ -20,7 +20,7 @@ from tests.aio import aio
 from tests.integration.broker_places import until
 from tests.integration.cli_shell import Cli, warm_cli
 from tests.integration.delegated_peers import add_peer, read_lines
-from tests.integration.mcp_places import WAIT, over_stdio
+from tests.integration.mcp_places import WAIT, describe, over_stdio
 
 TIMEOUT = 3
 """Seconds of the time limit of a caller that is killed before it is over."""
@@ -137,6 +137,96 @@ async def test_an_agent_that_is_killed_in_mid_turn_is_reported_as_the_agent(
             assert ledger.health("alpha").failures == 1
 
 
+def kill_broker_while_opening(cli: Cli) -> Fault:
+    """Kill the broker when its peer has been asked for a session. The next broker answers."""
+
+    async def fault() -> None:
+        await until(lambda: read_lines(cli.home / "alpha.openings") != [])
+        (broker,) = await asyncio.to_thread(brokers, cli)
+        answers(cli, "ok")
+        os.kill(broker["pid"], signal.SIGKILL)
+
+    answers(cli, "mute-session")
+    return fault
+
+
+@aio
+async def test_a_delegation_tries_again_when_the_broker_is_killed_before_the_prompt(
+    warm: Cli,
+) -> None:
+    fault = kill_broker_while_opening(warm)
+    process = await started(warm, "delegate", "review", "x", "--no-fallback", "--format", "json")
+    await fault()
+    async with asyncio.timeout(WAIT):
+        out, err = await process.communicate()
+    first, second = json.loads(out.splitlines()[-1])["attempts"]
+    assert (first["errorClass"], first["mayHaveRun"]) == ("broker_unavailable", False), err
+    assert "the broker has gone before the prompt" in first["failure"]["message"]
+    assert second["outcome"] == "ok"
+    with Ledger.open(ledger_path(warm.home / "state_home"), read_only=True) as ledger:
+        assert ledger.health("alpha").failures == 0
+
+
+@aio
+async def test_a_tool_call_reports_a_broker_that_is_killed_before_the_prompt(warm: Cli) -> None:
+    told = await by_mcp(warm, kill_broker_while_opening(warm))
+    error = told["error"]
+    assert (error["class"], error["mayHaveRun"], error["retryable"]) == (
+        "broker_unavailable",
+        False,
+        True,
+    )
+    assert "the broker has gone before the prompt" in error["message"]
+    assert read_lines(warm.home / "alpha.prompts") == []
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@aio
+async def test_a_broker_that_is_stopped_by_a_signal_ends_the_call_by_its_budgets(
+    surface: str, warm: Cli
+) -> None:
+    pids: list[int] = []
+
+    async def stop_broker() -> None:
+        await prompted(warm)
+        (broker,) = await asyncio.to_thread(brokers, warm)
+        pids.append(broker["pid"])
+        os.kill(broker["pid"], signal.SIGSTOP)
+
+    config = warm.home / "config_home" / "config.toml"
+    config.write_text(f"{config.read_text()}\n[timeouts]\nfirst_event = 3\ncancel_grace = 0.5\n")
+    answers(warm, "hang")
+    try:
+        told = await SURFACES[surface](warm, stop_broker)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    assert told["outcome"] == "timed_out"
+
+
+async def nothing() -> None:
+    """No fault."""
+
+
+@aio
+async def test_a_model_that_the_peer_silently_does_not_take_is_not_prompted(warm: Cli) -> None:
+    config = warm.home / "config_home" / "config.toml"
+    config.write_text(f'{config.read_text()}\n[peer.alpha]\nmodel = "large"\n')
+    answers(warm, "keeps-model")
+    delegated = await by_delegate(warm, nothing)
+    assert delegated["mayHaveRun"] is False
+    told = [delegated["failure"]["message"]]
+    async with over_stdio(warm) as client:
+        for session in ("", "talk"):
+            wanted = {"peer": "alpha", "prompt": "x", "session": session}
+            asked = (await client.call_tool("ask_peer", wanted)).structured_content
+            told.append(asked["error"]["message"])
+    assert set(told) == {"alpha was asked for the model 'large' and took 'small'"}
+    assert read_lines(warm.home / "alpha.prompts") == []
+    listed = warm("sessions", "list", "--closed", "--format", "json")
+    assert (listed.code, listed.out) == (0, ""), "what was begun for this is discarded"
+
+
 @aio
 async def test_a_delegated_turn_keeps_its_budgets_when_its_caller_is_killed(warm: Cli) -> None:
     # The broker is there before, with the budgets of a caller without a time limit.
@@ -157,3 +247,25 @@ async def test_a_delegated_turn_keeps_its_budgets_when_its_caller_is_killed(warm
     async with asyncio.timeout(WAIT):
         while "timed_out" not in await asyncio.to_thread(outcomes):
             pass
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+@aio
+async def test_two_tool_calls_that_begin_one_session_name_get_one_session(
+    servers: int, warm: Cli
+) -> None:
+    describe(warm, "tester", "review")
+    talk = {"peer": "tester", "session": "talk"}
+    async with over_stdio(warm) as one, over_stdio(warm) as other:
+        clients = (one, one if servers == 1 else other)
+        told = await asyncio.gather(
+            *(
+                client.call_tool("ask_peer", {**talk, "prompt": f"hello {number}"})
+                for number, client in enumerate(clients)
+            )
+        )
+    assert all(each.structured_content["ok"] for each in told), told
+    first, second = (each.structured_content["session"] for each in told)
+    assert first == second
+    listed = warm("sessions", "list", "--format", "json").out.splitlines()
+    assert [json.loads(line)["name"] for line in listed] == ["talk"]

@@ -341,12 +341,13 @@ class _DelegationRun:
             login=login_of(known),
             limits=() if account is None else account.limits,
         )
-        # A cancel, a fault of the workspace, an unsatisfiable request and the end of a broker in
-        # mid-turn say nothing about the peer.
+        # A cancel, a fault of the workspace, an unsatisfiable request and the end of a broker say
+        # nothing about the peer.
         interrupted = self.cancel.pulled and not report.ok
+        broker_failed = attempt.seen.broker_failed
         blameless = interrupted or attempt.workspace_fault or attempt.misused
-        blameless = blameless or (attempt.seen.prompted and attempt.seen.broker_failed)
-        if blameless:
+        # Before the prompt, the reading says that the same peer may be tried again.
+        if blameless or (broker_failed and attempt.seen.prompted):
             reading = Reading(sign=Sign.NOTHING)
         competes = not candidate.last_resort
         arm = self.decision.arm_of(candidate)
@@ -355,7 +356,7 @@ class _DelegationRun:
             record,
             learning.ending_of(report),
             ok=report.ok,
-            learned=None if self.cancel.pulled or blameless else learned,
+            learned=None if self.cancel.pulled or blameless or broker_failed else learned,
             health=learning.health_change(
                 reading,
                 BREAKER,

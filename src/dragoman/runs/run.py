@@ -229,7 +229,8 @@ class Run:
         except BaseException as error:
             await self._stack.__aexit__(*sys.exc_info())
             if isinstance(error, DragomanError) and self.warm and broker_ended(error):
-                raise BrokerError(f"the broker has gone before the prompt: {error}") from error
+                gone = f"the broker has gone before the prompt: {error}"
+                raise BrokerUnavailable(gone) from error
             raise
         return self
 
@@ -295,7 +296,7 @@ class Run:
 
         async def restart(way: LaunchSpec) -> tuple[Conversation, View]:
             # No prompt was sent, so it can be started again with another command line.
-            await discard(self.opened, paths=request.paths)
+            await self._discard()
             await self._stack.aclose()
             self.seen.view = View()
             await self._reach(way, record)
@@ -314,7 +315,7 @@ class Run:
             if not request.model_strict and isinstance(error, UsageError | ProtocolMismatch):
                 self.seen.notes.append(str(error))
                 return
-            await discard(self.opened, paths=request.paths)
+            await self._discard()
             raise
 
     async def _reach(self, way: LaunchSpec, record: SessionRecord | None) -> None:
@@ -361,10 +362,17 @@ class Run:
         try:
             await self._enforce()
         except DragomanError:
-            await discard(self.opened, paths=request.paths)
+            await self._discard()
             raise
         if self._keeper is not None:
             self._keeper.opened(self.opened, record, name=name, keep_open=request.keep_open)
+
+    async def _discard(self) -> None:
+        """Leave nothing of a session that was begun and not prompted in."""
+        if self.warm and self.opened.context != RESTORED:
+            # What the broker has still to store would be there again if it were deleted before.
+            await wait_stored(key=self.opened.key)
+        await discard(self.opened, paths=self.request.paths)
 
     def _connected(self, way: LaunchSpec) -> AbstractAsyncContextManager[Peer]:
         request = self.request

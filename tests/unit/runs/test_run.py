@@ -237,3 +237,22 @@ async def test_a_caller_that_is_cancelled_while_opening_leaves_nothing(request_o
     task = asyncio.current_task()
     assert task is not None and task.cancelling() == 1
     task.uncancel()
+
+
+def test_what_a_broker_says_with_the_end_of_a_turn_is_passed_on_and_the_same_failure_once(
+    request_of: Any,
+) -> None:
+    heard = Heard()
+    run = Run(request_of(), listener=heard)
+
+    def ended(raw: bytes) -> None:
+        base = EventEnvelope(model.Source("acp", "c"), count(), "s").base("end", raw)
+        run._last[model.TurnEnded] = model.TurnEnded(*base, outcome=Outcome.OK)
+        run._tell_broker_notices()
+
+    full = b'{"result": {"_meta": {"dragoman": {"unstored": "the disk is full"}}}}'
+    for raw in (full, full, b'{"result": {}}', full):
+        ended(raw)
+    assert heard.notices == ["this is not stored: the disk is full"] * 2
+    ended(b'{"result": {"_meta": {"dragoman": {"notice": "update soon"}}}}')
+    assert heard.notices[2:] == ["update soon"]
