@@ -39,7 +39,7 @@ MAKERS = {
     r"os\.replace\(|os\.link\(|mkstemp|write_bytes\(|O_TRUNC|\bopen\([^)]*\"[wx]b?\"": {
         "cli/streams.py",
         "client/services/files.py",
-        "config/files.py",
+        "config/safe_files.py",
         "store/ledger/events_file.py",
         "store/damage.py",
     },

@@ -21,7 +21,7 @@ from dragoman.broker.client.reap import sweep
 from dragoman.broker.endpoint import Endpoint
 from dragoman.broker.lock import is_held, try_lock
 from dragoman.broker.records import BrokerRecord
-from dragoman.config.files import write_whole
+from dragoman.config.safe_files import write_whole
 from dragoman.errors import BrokerUnavailable
 from dragoman.rpc import Connection, End, Router
 from dragoman.transports.base import Stream

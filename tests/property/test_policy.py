@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dragoman.policy import Act, Policy, Rule, judge, narrowed
 from dragoman.policy.globs import matches, path_matches
 from dragoman.policy.rules import STRICTNESS
-from dragoman.policy.shell import ANYTHING, read_line
+from dragoman.policy.shell_parser import ANYTHING, read_line
 
 FEW = settings(max_examples=100)
 """Examples of each. One takes about a millisecond, and making it up takes ten."""

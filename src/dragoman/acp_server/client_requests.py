@@ -23,7 +23,7 @@ from dragoman.dialects.acp.v1.table import Method
 from dragoman.errors import DragomanError, RemoteError
 from dragoman.events import model
 from dragoman.gateway import answers
-from dragoman.gateway.services import request_of, tool_call_of
+from dragoman.gateway.client_requests import request_of, tool_call_of
 
 log: Final = logging.getLogger("dragoman.acp_server")
 

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from dragoman.delegation.worktree.changed_files import ChangeWatch
     from dragoman.rpc.tasks import TaskOwner
     from dragoman.runs.context import RunContext
-    from dragoman.runs.recorder import SessionRecorder
+    from dragoman.runs.direct_recorder import DirectRecorder
     from dragoman.store.records import SessionRecord
 
 CLOSE_TIMEOUT: Final = 5.0
@@ -148,7 +148,7 @@ class PeerSession:
         self._before: ChangeWatch | None = None
         self._ruled = 0
         self._warm = False
-        self._keeper: SessionRecorder | None = None
+        self._keeper: DirectRecorder | None = None
         self._turn: ConversationTurn | None = None
         self._leaving = asyncio.Event()
         self._closing_session = False
@@ -224,7 +224,7 @@ class PeerSession:
             peer.client.serve_with(self._serve)
         own = self._place.config.settings.for_peer(self.name)
         if not self._warm:
-            from dragoman.runs.recorder import keeper_for
+            from dragoman.runs.direct_recorder import keeper_for
 
             self._keeper = keeper_for(
                 self.name,

@@ -34,8 +34,8 @@ from dragoman.events.parts import Block, Capabilities, Text
 from dragoman.gateway import answers
 from dragoman.gateway.choices import Choices
 from dragoman.runs.brief import brief_for
+from dragoman.runs.conversation_summary import ConversationSummary
 from dragoman.runs.sessions import RESTORED
-from dragoman.runs.transcript import Transcript
 from dragoman.store.history import events_of
 from dragoman.store.records import new_job_id
 from dragoman.wire import codes
@@ -66,7 +66,7 @@ class EditorSession:
     ) -> None:
         self.session = session
         self.choices = ServerChoices(place, peer=peer, role=role)
-        self.memory = Transcript()
+        self.memory = ConversationSummary()
         self.titled = False
         self._server = server
         self._place = place

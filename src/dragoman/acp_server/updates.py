@@ -25,7 +25,7 @@ from dragoman.events.envelope import EventEnvelope
 from dragoman.events.words import Role
 from dragoman.gateway.acp_filter import Unannounced
 from dragoman.gateway.client_session import GatewaySession
-from dragoman.gateway.to_acp import AcpTranslator
+from dragoman.gateway.events_to_acp import AcpTranslator
 from dragoman.wire import messages
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.broker.endpoint import RECORD
-from dragoman.config.files import write_whole
+from dragoman.config.safe_files import write_whole
 from dragoman.transports.process.identity import ProcessIdentity, identify
 
 MAX_SIZE: Final = 256 * 1024

@@ -16,7 +16,7 @@ from typing import Final
 
 from dragoman.catalogue import Catalogue, front_matter
 from dragoman.config.file_transaction import Change, FileTransaction
-from dragoman.config.files import read_file
+from dragoman.config.safe_files import read_file
 from dragoman.errors import ConfigInvalid, DelegationInvalid, FrontMatterInvalid, UsageError
 from dragoman.errors.base import shown
 

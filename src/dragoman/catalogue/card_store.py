@@ -16,7 +16,7 @@ import msgspec
 
 from dragoman.catalogue.card import CARD_FORMAT, Card
 from dragoman.client.folders import make_private
-from dragoman.config.files import write_whole
+from dragoman.config.safe_files import write_whole
 from dragoman.errors import FileFailed
 
 CARDS: Final = "cards"

@@ -31,15 +31,15 @@ from dragoman.runs import model_choice
 from dragoman.runs.adapter_run import choose_role, dispatch
 from dragoman.runs.adapters import adapter_source, load_adapter
 from dragoman.runs.context import load_context
-from dragoman.runs.recorder import keeper_for
+from dragoman.runs.direct_recorder import keeper_for
 from dragoman.runs.sessions import ANSWER_SIZE, NEW, OpenedSession
 from dragoman.store.records import new_job_id, new_session_key
 
 if TYPE_CHECKING:
     from dragoman.adapters import Adapter
-    from dragoman.cli.live_output import LiveOutput
-    from dragoman.cli.options import RunPlan
+    from dragoman.cli.command_loop import CommandLoop
     from dragoman.cli.output.renderer import Renderer
+    from dragoman.cli.run_plan import RunPlan
     from dragoman.client.conversation import Conversation
     from dragoman.events.model import Event
     from dragoman.policy import Approver
@@ -67,7 +67,7 @@ def refuse_options(plan: RunPlan, *, images: int = 0) -> None:
 class AdapterTurn:
     """One prompt that an adapter runs, and its renderer."""
 
-    def __init__(self, plan: RunPlan, live: LiveOutput, show: Renderer, role: str | None) -> None:
+    def __init__(self, plan: RunPlan, live: CommandLoop, show: Renderer, role: str | None) -> None:
         context = load_context(plan.workspace)
         known = context.catalogue.known(plan.name)
         self._plan = plan
@@ -273,7 +273,7 @@ class _SessionId:
 
 
 async def run_adapter(
-    plan: RunPlan, live: LiveOutput, show: Renderer, *, role: str | None, text: str
+    plan: RunPlan, live: CommandLoop, show: Renderer, *, role: str | None, text: str
 ) -> int:
     """Run one prompt through the adapter of a plan's peer; the exit code."""
     turn = AdapterTurn(plan, live, show, role)

@@ -228,7 +228,7 @@ def attach_command(
     import asyncio
 
     from dragoman.cli.broker_stdio import attach
-    from dragoman.cli.options import RunOptions, plan_of
+    from dragoman.cli.run_plan import RunOptions, plan_of
 
     command = words_after_dashes(context)
     plan = plan_of(RunOptions(peer=peer, command=command, cwd=cwd, env=env or (), ttl=ttl))

@@ -1,6 +1,6 @@
 """`dragoman chat`: options, help, and the loop that reads a prompt and runs a turn.
 
-Turns and interrupts are in `cli.prompt_session`, reading lines is in `cli.live_output`.
+Turns and interrupts are in `cli.prompt_session`, reading lines is in `command_loop`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.errors import BrokerError, ConnectionLost, DragomanError, UsageError
 
 if TYPE_CHECKING:
-    from dragoman.cli.live_output import LiveOutput
-    from dragoman.cli.options import RunPlan
+    from dragoman.cli.command_loop import CommandLoop
     from dragoman.cli.output.renderer import Renderer
     from dragoman.cli.prompt_session import PromptSession
+    from dragoman.cli.run_plan import RunPlan
 
 HELP = """
 Talk with an agent, turn by turn.
@@ -69,9 +69,9 @@ def chat(
     if (peer is None) == (command is None):
         raise UsageError("name a peer, or give a command line after --, and not both")
 
-    from dragoman.cli.live_output import LiveOutput
-    from dragoman.cli.options import RunOptions
-    from dragoman.cli.run_setup import perform, prepare
+    from dragoman.cli.command_loop import CommandLoop
+    from dragoman.cli.command_start import perform, prepare
+    from dragoman.cli.run_plan import RunOptions
 
     plan, show = prepare(
         RunOptions(
@@ -100,7 +100,7 @@ def chat(
         ),
         trace,
     )
-    live = LiveOutput()
+    live = CommandLoop()
     try:
         code = perform(live, lambda: converse(plan, live, show))
     except DragomanError as error:
@@ -111,7 +111,7 @@ def chat(
     raise typer.Exit(code)
 
 
-async def converse(plan: RunPlan, live: LiveOutput, show: Renderer) -> int:
+async def converse(plan: RunPlan, live: CommandLoop, show: Renderer) -> int:
     """Prompts and turns until somebody leaves."""
     from dragoman.cli.output.terminal import is_interactive
     from dragoman.cli.prompt import blocks
@@ -163,8 +163,8 @@ def _show_help(session: PromptSession, show: Renderer) -> None:
         put_out(help_of(session))
 
 
-async def _next_line(live: LiveOutput, *, interactive: bool) -> str | None:
-    from dragoman.cli.live_output import Interrupted
+async def _next_line(live: CommandLoop, *, interactive: bool) -> str | None:
+    from dragoman.cli.command_loop import Interrupted
 
     try:
         return await live.line("> " if interactive else "")

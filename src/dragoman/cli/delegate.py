@@ -118,8 +118,8 @@ def delegate(
 
     from dragoman.cli import error_messages
     from dragoman.cli.argv_checks import workspace_of
+    from dragoman.cli.command_start import log_for, shown_as
     from dragoman.cli.output.renderer import show_as
-    from dragoman.cli.run_setup import log_for, shown_as
     from dragoman.runs.context import load_context
 
     place = load_context(
@@ -221,14 +221,14 @@ def _request(
 def _run(request: DelegationRequest, place: RunContext, show: Renderer) -> int:
     import asyncio
 
-    from dragoman.cli.live_output import LiveOutput
+    from dragoman.cli.command_loop import CommandLoop
+    from dragoman.cli.command_start import perform
     from dragoman.cli.output.delegation_output import DelegationOutput as Telling
     from dragoman.cli.output.terminal import is_interactive
     from dragoman.cli.permission_flags import TerminalApprover
-    from dragoman.cli.run_setup import perform
     from dragoman.delegation import CancelHandle, delegate
 
-    live = LiveOutput()
+    live = CommandLoop()
     cancel = CancelHandle()
     telling = Telling(show)
 

@@ -18,7 +18,7 @@ from dragoman.errors import DragomanError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dragoman.cli.live_output import LiveOutput
+    from dragoman.cli.command_loop import CommandLoop
     from dragoman.cli.output.init_progress import InitOutput
     from dragoman.cli.output.renderer import Renderer
     from dragoman.delegation import CancelHandle, Delegation, DelegationRequest
@@ -84,16 +84,16 @@ def init(
     cwd: CwdOption = None,
 ) -> None:
     from dragoman.cli import error_messages
-    from dragoman.cli.live_output import LiveOutput
+    from dragoman.cli.command_loop import CommandLoop
+    from dragoman.cli.command_start import perform
     from dragoman.cli.output.init_progress import InitOutput
     from dragoman.cli.output.renderer import show_as
     from dragoman.cli.output.terminal import is_interactive
-    from dragoman.cli.run_setup import perform
     from dragoman.runs.context import load_context
 
     place = load_context(cwd)
     show = show_as(format.value)
-    live = LiveOutput()
+    live = CommandLoop()
     course = _Setup(
         place, InitOutput(format, show), show, live, ask=not yes, silent=format is ListFormat.QUIET
     )
@@ -120,7 +120,7 @@ class _Setup:
         place: RunContext,
         telling: InitOutput,
         show: Renderer,
-        live: LiveOutput,
+        live: CommandLoop,
         *,
         ask: bool,
         silent: bool,
@@ -137,8 +137,8 @@ class _Setup:
         """All steps; the exit code."""
         import asyncio
 
+        from dragoman.cli.command_loop import Interrupted
         from dragoman.cli.exit_codes import ExitCode
-        from dragoman.cli.live_output import Interrupted
 
         main = asyncio.current_task()
         assert main is not None

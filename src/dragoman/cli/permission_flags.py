@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from dragoman.cli.live_output import Interrupted, LiveOutput
+from dragoman.cli.command_loop import CommandLoop, Interrupted
 from dragoman.cli.output import questions
 from dragoman.cli.output.neutral import one_line
 from dragoman.cli.output.terminal import is_interactive, width_of
@@ -65,7 +65,7 @@ def policy_of(
 
 def permit_of(
     policy: ApprovalMode,
-    live: LiveOutput,
+    live: CommandLoop,
     *,
     rules: PolicySettings | None = None,
     ceilings: Sequence[RulesPolicy] = (),
@@ -134,7 +134,7 @@ MAX_CHOICES: Final = 9
 class TerminalApprover:
     """Asks the person at the terminal, one question at a time."""
 
-    def __init__(self, live: LiveOutput, *, titled: bool = False) -> None:
+    def __init__(self, live: CommandLoop, *, titled: bool = False) -> None:
         """`titled`: whether the agent writes a command as the title of its question."""
         self._live = live
         self._titled = titled

@@ -1,6 +1,6 @@
 """Typer options shared by the commands that prompt agents, with their help texts.
 
-What an option does is in `cli.options`, `cli.prompt` and `cli.permission_flags`. Options of the
+What an option does is in `run_plan`, `cli.prompt` and `cli.permission_flags`. Options of the
 other commands are in `cli.shared_options`.
 """
 

@@ -18,11 +18,11 @@ from dragoman.catalogue.card_store import CardStore
 from dragoman.catalogue.enforcement import unapproved, violated
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.open import judge, open_peer
+from dragoman.cli.command_loop import CommandLoop
 from dragoman.cli.exit_codes import ExitCode, of_result
-from dragoman.cli.live_output import LiveOutput
-from dragoman.cli.options import RunPlan
 from dragoman.cli.output.renderer import Renderer, TurnReport
 from dragoman.cli.permission_flags import permit_of, unattended
+from dragoman.cli.run_plan import RunPlan
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
 from dragoman.delegation.parked import note_success
 from dragoman.errors import BrokerUnavailable, DragomanError, UsageError
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from dragoman.delegation.worktree.changed_files import ChangeWatch
     from dragoman.policy import Approver
     from dragoman.runs.brief import Brief
-    from dragoman.runs.recorder import SessionRecorder
+    from dragoman.runs.direct_recorder import DirectRecorder
     from dragoman.store.records import SessionRecord
 
 TERMINATE_GRACE: Final = 2.0
@@ -83,7 +83,7 @@ async def _leave(conversation: Conversation) -> None:
 class PromptSession:
     """A session with an agent, and its renderer."""
 
-    def __init__(self, plan: RunPlan, live: LiveOutput, show: Renderer) -> None:
+    def __init__(self, plan: RunPlan, live: CommandLoop, show: Renderer) -> None:
         self.plan = plan
         self.show = show
         self.view = View()
@@ -102,7 +102,7 @@ class PromptSession:
         self._prompted = False
         self._unstored: str | None = None
         self._unenforced = ""
-        self._keeper: SessionRecorder | None = None
+        self._keeper: DirectRecorder | None = None
         self._tasks = TaskOwner("the command")
         self._main = asyncio.current_task()
         self._closing = False
@@ -150,7 +150,7 @@ class PromptSession:
             if outdated is not None:
                 self.show.notice(outdated)
         if not self.warm:
-            from dragoman.runs.recorder import keeper_for
+            from dragoman.runs.direct_recorder import keeper_for
 
             self._keeper = keeper_for(
                 plan.name,
@@ -454,7 +454,7 @@ class PromptSession:
 
 
 @asynccontextmanager
-async def talking(plan: RunPlan, live: LiveOutput, show: Renderer) -> AsyncIterator[PromptSession]:
+async def talking(plan: RunPlan, live: CommandLoop, show: Renderer) -> AsyncIterator[PromptSession]:
     """A session with the agent of a plan, with the model that was asked for."""
     session = PromptSession(plan, live, show)
     show.on_broken = session.hang_up

@@ -1,6 +1,6 @@
 """Execute `dragoman run`: read the prompt, run one turn, return the exit code.
 
-Must not import typer: `cli.fast_parser` calls it without. The plan is built by `cli.options`, the
+Must not import typer: `cli.fast_parser` calls it without. The plan is built by `run_plan`, the
 turn is run by `cli.prompt_session`, or by `cli.adapter_prompt` if the peer has an adapter, and
 rendered by `cli.output`.
 """
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from dragoman.errors import DragomanError, RoleNotClaimed, UsageError
 
 if TYPE_CHECKING:
-    from dragoman.cli.options import RunPlan
     from dragoman.cli.output.renderer import Renderer
+    from dragoman.cli.run_plan import RunPlan
 
 
 def run(
@@ -41,10 +41,10 @@ def run(
     if peer is None and command is None:
         raise UsageError("name a peer, or give a command line after --")
 
+    from dragoman.cli.command_start import prepare
     from dragoman.cli.inputs import remaining
-    from dragoman.cli.options import RunOptions, within
     from dragoman.cli.prompt import read_prompt
-    from dragoman.cli.run_setup import prepare
+    from dragoman.cli.run_plan import RunOptions, within
 
     options = RunOptions(
         peer=peer, command=command, env=env or (), timeout=timeout, role=role, **wished
@@ -89,10 +89,10 @@ def _prefix(plan: RunPlan, role: str | None) -> str:
 
 def _run_adapter(plan: RunPlan, show: Renderer, role: str | None, text: str) -> int:
     from dragoman.cli.adapter_prompt import run_adapter
-    from dragoman.cli.live_output import LiveOutput
-    from dragoman.cli.run_setup import perform
+    from dragoman.cli.command_loop import CommandLoop
+    from dragoman.cli.command_start import perform
 
-    live = LiveOutput()
+    live = CommandLoop()
     return perform(live, lambda: run_adapter(plan, live, show, role=role, text=text))
 
 
@@ -100,15 +100,15 @@ def _run(
     plan: RunPlan, show: Renderer, prompt: str | None, text: str, images: Sequence[Path]
 ) -> int:
     from dragoman.cli import prompt as cli_prompt
-    from dragoman.cli.live_output import LiveOutput
+    from dragoman.cli.command_loop import CommandLoop
+    from dragoman.cli.command_start import perform
     from dragoman.cli.prompt_session import talking
-    from dragoman.cli.run_setup import perform
 
     # Read and refused before an agent is started for it.
     shown = [cli_prompt.read_image(path) for path in images]
     typed = "" if prompt in (None, cli_prompt.STDIN) else str(prompt)
     list(cli_prompt.mentioned(typed, plan.workspace))
-    live = LiveOutput()
+    live = CommandLoop()
 
     async def work() -> int:
         async with talking(plan, live, show) as session:

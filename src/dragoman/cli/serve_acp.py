@@ -16,7 +16,7 @@ from dragoman.cli.output.terminal import put_err
 
 if TYPE_CHECKING:
     from dragoman.acp_server.server import ServerContext
-    from dragoman.cli.live_output import LiveOutput
+    from dragoman.cli.command_loop import CommandLoop
 
 app: Final = new_app()
 
@@ -105,7 +105,7 @@ def acp(
       dragoman serve acp --websocket 8765 --token-file ~/.dragoman-token
     """
     from dragoman.acp_server.server import ServerContext
-    from dragoman.cli.live_output import LiveOutput
+    from dragoman.cli.command_loop import CommandLoop
     from dragoman.errors import UsageError
 
     if socket is not None and websocket is not None:
@@ -115,7 +115,7 @@ def acp(
     flags = {} if permissions is None else {"permissions": permissions.value}
     front = ServerContext(peer=peer, role=role, flags=flags)
     front.check(Path.cwd())
-    live = LiveOutput()
+    live = CommandLoop()
 
     async def serve() -> int:
         return await _serve(front, live, socket=socket, websocket=websocket, token_file=token_file)
@@ -125,7 +125,7 @@ def acp(
 
 async def _serve(
     front: ServerContext,
-    live: LiveOutput,
+    live: CommandLoop,
     *,
     socket: Path | None,
     websocket: str | None,

@@ -20,7 +20,7 @@ from dragoman.cli.shared_options import CwdOption
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
-    from dragoman.cli.live_output import LiveOutput
+    from dragoman.cli.command_loop import CommandLoop
     from dragoman.config.schema import Permissions
     from dragoman.mcp_server.tool_handlers import ToolHandlers
 
@@ -84,7 +84,7 @@ def mcp(
     # Loading it takes a second, in which the host is met already.
     if find_spec("mcp") is None:
         raise UsageError("the MCP SDK is missing: install it with pip install 'dragoman[mcp]'")
-    from dragoman.cli.live_output import LiveOutput
+    from dragoman.cli.command_loop import CommandLoop
 
     here = cwd or Path.cwd()
     roots = [folder.absolute() for folder in root or ()]
@@ -99,12 +99,12 @@ def mcp(
             ) from error
         return ToolHandlers(cwd=here, roots=roots, permissions=permissions)
 
-    live = LiveOutput()
+    live = CommandLoop()
     raise typer.Exit(live.run(lambda: _serve(make, live, http, token_file)))
 
 
 async def _serve(
-    make: Callable[[], ToolHandlers], live: LiveOutput, http: int | None, token_file: Path | None
+    make: Callable[[], ToolHandlers], live: CommandLoop, http: int | None, token_file: Path | None
 ) -> int:
     import asyncio
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from dragoman.broker.client.sessions import close_at_peer
-from dragoman.cli.live_output import LiveOutput
-from dragoman.cli.options import RunOptions, RunPlan, plan_of
+from dragoman.cli.command_loop import CommandLoop
 from dragoman.cli.output import session_pages
 from dragoman.cli.output.jsonl import write_json
 from dragoman.cli.output.renderer import show_as
 from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.cli.prompt_session import PromptSession
+from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of
 from dragoman.cli.shared_options import ListFormat
 from dragoman.client.conversation import SessionSummary
 from dragoman.errors import UnknownSession
@@ -143,7 +143,7 @@ def _visit(
 ) -> T:
     """Reach the peer of a plan, open its session, and do something. With `once` a session that
     somebody else begins at this moment under its name is that session."""
-    live = LiveOutput()
+    live = CommandLoop()
     done: list[T] = []
 
     async def work() -> int:
@@ -164,7 +164,7 @@ def _visit(
             await session.aclose()
         return 0
 
-    from dragoman.cli.run_setup import perform
+    from dragoman.cli.command_start import perform
 
     code = perform(live, work)
     if not done:

@@ -53,7 +53,7 @@ def write_lines(lines: Iterable[bytes], output: Path | None, *, force: bool = Fa
             text = line.decode() + "\n"
             put_data(sys.stdout, escaped(text) if is_terminal(sys.stdout) else text)
         return
-    from dragoman.config.files import export_file
+    from dragoman.config.safe_files import export_file
 
     if _is_screen(output):
         lines = (neutral(escaped(line.decode())).encode() for line in lines)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.broker.client.liveness import require_answer
 from dragoman.broker.client.sessions import broker_with, silent_brokers
+from dragoman.cli.command_loop import CommandLoop
+from dragoman.cli.command_start import perform
 from dragoman.cli.exit_codes import ExitCode, of_outcome
-from dragoman.cli.live_output import LiveOutput
 from dragoman.cli.output import job_pages
 from dragoman.cli.output.history_view import HistoryView
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.renderer import Renderer
 from dragoman.cli.output.terminal import put_err
-from dragoman.cli.run_setup import perform
 from dragoman.cli.shared_options import ListFormat
 from dragoman.cli.stored_sessions import show_for
 from dragoman.events.envelope import EventEnvelope
@@ -94,7 +94,7 @@ async def _show(
 
 
 def _perform(work: Callable[[], Coroutine[Any, Any, int]], show: Renderer) -> int:
-    live = LiveOutput()
+    live = CommandLoop()
 
     async def main() -> int:
         task = asyncio.current_task()

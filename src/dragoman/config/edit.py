@@ -13,9 +13,9 @@ from typing import Any, Final
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from dragoman.config.files import locked, read_file, write_file
 from dragoman.config.load import check_settings
 from dragoman.config.project import parse
+from dragoman.config.safe_files import locked, read_file, write_file
 from dragoman.errors import ConfigInvalid
 from dragoman.paths import Paths
 

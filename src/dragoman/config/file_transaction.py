@@ -1,7 +1,7 @@
 """Change several files in one transaction: an exception restores all of them.
 
 Keeps the previous content of each file in memory and shows changes as a unified diff.
-`config.files` reads and writes.
+`safe_files` reads and writes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from dragoman.config.files import read_file, write_file
+from dragoman.config.safe_files import read_file, write_file
 from dragoman.errors import FileFailed, UsageError
 
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct, field
 
-from dragoman.config.files import read_file
 from dragoman.config.project import Project, parse, read_project
+from dragoman.config.safe_files import read_file
 from dragoman.config.schema import (
     NEVER,
     STRICTER,

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from dragoman.config.files import read_file
+from dragoman.config.safe_files import read_file
 from dragoman.config.trust import Trust
 from dragoman.config.validate import refuse_secrets
 from dragoman.errors import ConfigInvalid, UsageError

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
-from dragoman.config.files import locked, read_file, write_file
+from dragoman.config.safe_files import locked, read_file, write_file
 from dragoman.errors import ConfigInvalid
 from dragoman.paths import Paths
 

@@ -2,8 +2,8 @@
 
 `Gateway` serves one peer to any number of clients, `serve` to one client; `python -m
 dragoman.gateway -- CMD` is the same as a program. Requests of the peer go to the client and those
-of the client to the peer. Names load lazily, so that importing `gateway.to_acp` or `gateway.relay`
-loads neither `agent` nor `transports`.
+of the client to the peer. Names load lazily, so that importing `gateway.events_to_acp` or
+`gateway.relay` loads neither `agent` nor `transports`.
 """
 
 from __future__ import annotations

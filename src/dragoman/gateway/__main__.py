@@ -17,7 +17,7 @@ from dragoman.client.inquiries import DECLINED
 from dragoman.client.permissions import approve_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import DragomanError, UsageError
-from dragoman.gateway.client_offer import ClientOffer, offered
+from dragoman.gateway.early_initialize import EarlyInitialize, offered
 from dragoman.gateway.gateway import Gateway
 from dragoman.transports import open_stdio
 
@@ -72,7 +72,7 @@ async def run(arguments: argparse.Namespace) -> None:
     target = target_of(arguments.target)
     if arguments.unix is None and arguments.websocket is None:
         # Ours before anything else can print into it.
-        stream = ClientOffer(await open_stdio())
+        stream = EarlyInitialize(await open_stdio())
         try:
             client = offered(await stream.greeting())
             async with _connected(arguments, target, client) as peer:

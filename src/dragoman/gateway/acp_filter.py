@@ -22,7 +22,7 @@ from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.table import Gate
 from dragoman.events.envelope import EventEnvelope
 from dragoman.gateway.choices import MODEL_OPTION, choices_of, lacks_models
-from dragoman.gateway.to_acp import AcpTranslator
+from dragoman.gateway.events_to_acp import AcpTranslator
 from dragoman.wire.messages import UNDECODABLE, Notification
 
 RAW_KEY: Final = "dragoman.raw"

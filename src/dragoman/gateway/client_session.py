@@ -1,7 +1,7 @@
 """Serve a peer to one client: requests go to the peer, the peer's events go to the client.
 
 Events of a turn are sent in wire order and before the response to the prompt; events outside a turn
-follow after it. `gateway.to_acp` translates events, `gateway.answers` translates results and
+follow after it. `events_to_acp` translates events, `gateway.answers` translates results and
 errors.
 """
 
@@ -35,9 +35,9 @@ from dragoman.gateway import answers
 from dragoman.gateway.acp_filter import RAW_KEY
 from dragoman.gateway.acp_passthrough import PassthroughSession
 from dragoman.gateway.choices import Choices, stands_for_models, wanted_model
+from dragoman.gateway.client_requests import tool_call_of
+from dragoman.gateway.events_to_acp import AcpTranslator
 from dragoman.gateway.relay import Upstream
-from dragoman.gateway.services import tool_call_of
-from dragoman.gateway.to_acp import AcpTranslator
 from dragoman.rpc import Connection, End
 from dragoman.transports.base import Stream
 from dragoman.wire import codes, messages

@@ -19,9 +19,9 @@ from dragoman.dialects.acp.v1.codec import RESERVED
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
 from dragoman.gateway.acp_filter import RAW_KEY
+from dragoman.gateway.client_requests import Services
 from dragoman.gateway.client_session import ClientSession
 from dragoman.gateway.relay import Upstream
-from dragoman.gateway.services import Services
 from dragoman.rpc import ConnectionSettings
 from dragoman.transports import listen_unix, listen_websocket
 from dragoman.transports.base import Stream

@@ -1,7 +1,7 @@
 """Parse the hunks of a unified diff into pairs of old and new text.
 
 ACP v1 shows a file change as an old and a new text, so each hunk becomes one pair. Input that is
-not the diff of one file returns an empty list; `gateway.to_acp` then shows the diff as text.
+not the diff of one file returns an empty list; `events_to_acp` then shows the diff as text.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dragoman.client.folders import make_private
-from dragoman.config.files import create_file
+from dragoman.config.safe_files import create_file
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:

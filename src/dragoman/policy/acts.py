@@ -12,7 +12,7 @@ import msgspec
 from dragoman.client.permissions import READING, Question
 from dragoman.client.tool_input import part, told_of
 from dragoman.policy.rules import Act
-from dragoman.policy.shell import read_line
+from dragoman.policy.shell_parser import read_line
 
 
 def act_of(

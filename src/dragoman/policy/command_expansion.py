@@ -17,7 +17,7 @@ from typing import Final
 from dragoman.policy.globs import UNKNOWN
 from dragoman.policy.harmless_options import doubtful
 from dragoman.policy.risky_flags import beyond, runs_others
-from dragoman.policy.shell import ANYTHING, ASSIGNMENT, MAX_DEPTH, ShellCommand, read_line
+from dragoman.policy.shell_parser import ANYTHING, ASSIGNMENT, MAX_DEPTH, ShellCommand, read_line
 
 MAX_INNER: Final = 200
 """Words of one command that may each be the beginning of another."""

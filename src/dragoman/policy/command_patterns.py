@@ -23,7 +23,7 @@ from dragoman.policy.command_expansion import (
 from dragoman.policy.globs import UNKNOWN, matches, may_begin, plain
 from dragoman.policy.harmless_options import doubtful, has_table
 from dragoman.policy.risky_flags import beyond
-from dragoman.policy.shell import ShellCommand
+from dragoman.policy.shell_parser import ShellCommand
 
 
 @lru_cache(maxsize=512)

@@ -30,7 +30,7 @@ from dragoman.policy.globs import UNKNOWN
 from dragoman.policy.path_patterns import ResolvedPaths
 from dragoman.policy.protected_paths import foreign_repository, names, protected, spelled_protected
 from dragoman.policy.rules import STRICTNESS, Act, Action, Policy, Rule, Verdict, by_preset, words
-from dragoman.policy.shell import ANYTHING
+from dragoman.policy.shell_parser import ANYTHING
 
 FILE_KINDS: Final = frozenset({"read", "search", "edit", "delete", "move"})
 """Kinds of tools that are about files and nothing else."""

@@ -20,9 +20,9 @@ from dragoman.adapters import Adapter, Assignment, Notified, judge, open_peer
 from dragoman.catalogue.descriptor import Descriptor
 from dragoman.catalogue.load import KnownPeer
 from dragoman.client.results import Result
-from dragoman.config.files import read_file
 from dragoman.config.load import Config
 from dragoman.config.project import adapter_file
+from dragoman.config.safe_files import read_file
 from dragoman.config.trust import Trust
 from dragoman.errors import ConfigInvalid, RoleNotClaimed
 

@@ -1,7 +1,7 @@
 """Handover brief: the last messages, open plan and changed files, for a peer that takes over.
 
-Built from a `runs.transcript`, without I/O. The size is limited: the newest messages go in first,
-and long ones lose their middle.
+Built from a `conversation_summary`, without I/O. The size is limited: the newest messages go in
+first, and long ones lose their middle.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dragoman.events.parts import Block, Capabilities, PlanEntry, Resource, Text
-from dragoman.runs.transcript import Transcript, TranscriptTurn
+from dragoman.runs.conversation_summary import ConversationSummary, SummaryTurn
 
 URI: Final = "dragoman:handover"
 """What a brief is called where context has an address."""
@@ -56,7 +56,7 @@ class Brief:
         return ", ".join(one for one in told if one) + left
 
 
-def brief_for(peer: str | None, memory: Transcript) -> Brief | None:
+def brief_for(peer: str | None, memory: ConversationSummary) -> Brief | None:
     """What a peer has to be told that takes over, or comes back; None if it knows everything.
 
     Without a name it is for somebody who knows nothing.
@@ -88,7 +88,7 @@ _HEAD: Final = (
 _FOOT: Final = "\n[End of the handover]\n"
 
 
-def _turn(turn: TranscriptTurn) -> str:
+def _turn(turn: SummaryTurn) -> str:
     answer = shortened(turn.text.strip(), MAX_MESSAGE_SIZE) or "(no words)"
     prompt = shortened(turn.prompt.strip(), MAX_MESSAGE_SIZE)
     return f"\nUser: {prompt}\n{turn.by}: {answer}\n"

@@ -65,7 +65,7 @@ from dragoman.store.records import new_job_id, new_session_key
 if TYPE_CHECKING:
     from dragoman.broker.protocol import PolicyTerms
     from dragoman.paths import Paths
-    from dragoman.runs.recorder import SessionRecorder
+    from dragoman.runs.direct_recorder import DirectRecorder
     from dragoman.store.records import SessionRecord
 
 LEAVE_TIMEOUT: Final = 2.0
@@ -216,7 +216,7 @@ class Run:
         self._cancel = cancel or CancelHandle()
         self._clock = clock
         self._stack = AsyncExitStack()
-        self._keeper: SessionRecorder | None = None
+        self._keeper: DirectRecorder | None = None
         self._turn: ConversationTurn | None = None
         self._prompts = 0
         self._last: dict[type[Event], Event] = {}
@@ -328,7 +328,7 @@ class Run:
         self._listener.connected(self.peer)
         self._keeper = None
         if not self.warm:
-            from dragoman.runs.recorder import keeper_for
+            from dragoman.runs.direct_recorder import keeper_for
 
             self._keeper = keeper_for(
                 request.peer,

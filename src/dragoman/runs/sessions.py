@@ -255,11 +255,11 @@ def brief_of(record: SessionRecord) -> Brief | None:
     """What was said in a stored session, in short, for a new one that takes its place; None if
     nothing was said in it."""
     from dragoman.runs.brief import MAX_MESSAGES, brief_for
-    from dragoman.runs.transcript import Transcript
+    from dragoman.runs.conversation_summary import ConversationSummary
     from dragoman.store.history import text_of
     from dragoman.store.open import open_store
 
-    memory = Transcript()
+    memory = ConversationSummary()
     with open_store(read_only=True) as store:
         for job in reversed(store.jobs(session_key=record.key, limit=MAX_MESSAGES)):
             memory.began(job.prompt, record.peer)

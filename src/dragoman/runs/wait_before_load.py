@@ -1,7 +1,7 @@
 """Wait before loading a stored session at peers that would lose it (quirk `loads_next_minute`).
 
-`catalogue.load_delay` computes how long. No wait if a broker's peer still has the session open. The
-broker waits itself after a restart of its peer (`broker.server.sessions`).
+`catalogue.session_load_delay` computes how long. No wait if a broker's peer still has the
+session open. The broker waits itself after a restart of its peer (`broker.server.sessions`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.catalogue import load_delay
+from dragoman.catalogue import session_load_delay
 
 if TYPE_CHECKING:
     from dragoman.store import SessionRecord
@@ -37,7 +37,7 @@ async def wait_over(
     It is going to be opened through `broker`, or by a process of our own. One that was never used
     here is as old as its peer says, and not as its record.
     """
-    seconds = load_delay.remaining(record.created_at, time.time())
+    seconds = session_load_delay.remaining(record.created_at, time.time())
     if not seconds or record.updated_at <= record.created_at:
         return
     if not loses_early(record.peer, Path(record.cwd)):

@@ -21,7 +21,7 @@ from dragoman.catalogue.versions import learn_version
 from dragoman.config import Paths
 from dragoman.config.edit import disable_peers, enable_peers
 from dragoman.config.file_transaction import Change, FileTransaction
-from dragoman.config.files import locked
+from dragoman.config.safe_files import locked
 from dragoman.errors import UsageError
 from dragoman.runs.adapters import load_adapter
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext

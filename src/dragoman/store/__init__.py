@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragoman.redaction.redactor import Redactor
-    from dragoman.store.event_recorder import EventRecorder
     from dragoman.store.records import (
         JobRecord,
         JobState,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
         root_of,
     )
     from dragoman.store.retention import KEPT_AGE, Pruned
+    from dragoman.store.session_events_writer import SessionEventsWriter
     from dragoman.store.store import FILE_NAME, Store, store_path
     from dragoman.store.stream_redaction import LineRedactor
     from dragoman.store.writer import StoreWriter
@@ -35,7 +35,7 @@ __all__ = [
     "LineRedactor",
     "Note",
     "Pruned",
-    "EventRecorder",
+    "SessionEventsWriter",
     "Redactor",
     "SessionRecord",
     "Store",
@@ -54,7 +54,7 @@ _HOMES = {
     "LineRedactor": "stream_redaction",
     "Note": "records",
     "Pruned": "retention",
-    "EventRecorder": "event_recorder",
+    "SessionEventsWriter": "session_events_writer",
     "Redactor": "dragoman.redaction.redactor",
     "SessionRecord": "records",
     "Store": "store",

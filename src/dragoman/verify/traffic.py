@@ -31,7 +31,7 @@ MAX_HEARD_SIZE: Final = 64 * 1024 * 1024
 """Maximum bytes of their lines."""
 
 
-class TrafficCounts(list[model.Event]):
+class EventBuffer(list[model.Event]):
     """List of received events, up to a size limit. The end of a turn is always kept."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class TrafficCounts(list[model.Event]):
         self.append(event)
 
 
-class TrafficLog:
+class TrafficCounts:
     """Counts the events of all connections of one verification."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class TrafficLog:
         self.protocol_version: str | None = None
         self.greeting = b""
         """The line of the last handshake's answer."""
-        self._listeners: list[TrafficCounts] = []
+        self._listeners: list[EventBuffer] = []
         self._last: bytes | None = None
 
     def hear(self, event: model.Event) -> None:
@@ -103,9 +103,9 @@ class TrafficLog:
                 pass
 
     @contextmanager
-    def listening(self) -> Iterator[TrafficCounts]:
+    def listening(self) -> Iterator[EventBuffer]:
         """Collect the events from here on in a list."""
-        heard = TrafficCounts()
+        heard = EventBuffer()
         self._listeners.append(heard)
         try:
             yield heard

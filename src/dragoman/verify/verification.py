@@ -38,7 +38,7 @@ from dragoman.verify.canaries import Canaries
 from dragoman.verify.environment import PeerEnvironment
 from dragoman.verify.limits import LadderLimits
 from dragoman.verify.processes import ExitBehaviour, PeerProcess, reach, start
-from dragoman.verify.traffic import TrafficCounts, TrafficLog
+from dragoman.verify.traffic import EventBuffer, TrafficCounts
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class Verification:
     careful: bool
     files: windows.FileLookup = field(default_factory=windows.RealFiles)
     """File lookup for programs on Windows."""
-    witness: TrafficLog = field(default_factory=TrafficLog)
+    witness: TrafficCounts = field(default_factory=TrafficCounts)
     facts: dict[str, Any] = field(default_factory=dict)
     verdicts: dict[str, RungVerdict] = field(default_factory=dict)
     dialect: str | None = None
@@ -249,7 +249,7 @@ class Verification:
 
     async def take_turn(self, conversation: Conversation, prompt: str) -> TurnObservation:
         """Send a prompt, and wait for the end of the turn and for late updates."""
-        events = TrafficCounts()
+        events = EventBuffer()
         with self.witness.listening() as heard:
             async with self.turning(conversation, prompt) as turn:
                 async for event in turn:
@@ -263,7 +263,7 @@ class Verification:
         after = [event for event in here[ends[-1] + 1 :] if event.raw is not None] if ends else []
         return TurnObservation(result, events, after)
 
-    async def quiet(self, heard: TrafficCounts) -> None:
+    async def quiet(self, heard: EventBuffer) -> None:
         """Wait until no event has come for a while."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + 10 * self.limits.tail

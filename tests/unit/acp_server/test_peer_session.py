@@ -20,8 +20,8 @@ from dragoman.events import model
 from dragoman.events.parts import Block, Resource, Text
 from dragoman.events.words import Outcome
 from dragoman.rpc.tasks import TaskOwner
-from dragoman.runs import recorder as keeping_module
-from dragoman.runs.recorder import keeper_for
+from dragoman.runs import direct_recorder as keeping_module
+from dragoman.runs.direct_recorder import keeper_for
 from dragoman.runs.sessions import NEW, RESTORED, adopted
 from tests.aio import aio
 from tests.unit.acp_server.stage import House, Peer, house

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from dragoman.broker.records import BrokerRecord, RecordFile, read_record, read_records
-from dragoman.config.files import write_whole
+from dragoman.config.safe_files import write_whole
 from dragoman.transports.process.identity import own_identity
 
 

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from dragoman.catalogue.descriptor import Descriptor, Launch, Models
 from dragoman.catalogue.enforcement import Enforced
 from dragoman.catalogue.launch import LaunchSpec
-from dragoman.cli.live_output import LiveOutput
-from dragoman.cli.options import RunPlan
+from dragoman.cli.command_loop import CommandLoop
 from dragoman.cli.output.renderer import Renderer, TurnReport
 from dragoman.cli.permission_flags import ApprovalMode
+from dragoman.cli.run_plan import RunPlan
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Opening
 from dragoman.client.results import Result
@@ -171,7 +171,7 @@ class Remembering(Renderer):
         self.notices.append(text)
 
 
-class ActedStage(LiveOutput):
+class ActedStage(CommandLoop):
     """A stage on which the test presses Ctrl-C and types, in one thread."""
 
     def __init__(self, *lines: str | Exception | None) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.broker.client import liveness
 from dragoman.cli import broker_stdio
-from dragoman.cli.options import RunOptions, plan_of
+from dragoman.cli.run_plan import RunOptions, plan_of
 from dragoman.errors import BrokerError
 from tests.aio import aio
 from tests.unit.cli.calling import Shell

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.cli import prompt_session as talking
 from dragoman.cli.chat import converse
-from dragoman.cli.live_output import Interrupted
+from dragoman.cli.command_loop import Interrupted
 from dragoman.cli.output import terminal
 from dragoman.client.results import Result
 from dragoman.errors import ProcessExited

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from dragoman.cli.live_output import Interrupted, LiveOutput
+from dragoman.cli.command_loop import CommandLoop, Interrupted
 from dragoman.cli.permission_flags import (
     ApprovalMode,
     TerminalApprover,
@@ -70,7 +70,7 @@ class Typed:
 
 def asking(*lines: str | Exception | None) -> tuple[TerminalApprover, Typed]:
     typed = Typed(*lines)
-    return TerminalApprover(cast(LiveOutput, typed)), typed
+    return TerminalApprover(cast(CommandLoop, typed)), typed
 
 
 def policy(*flags: str, interactive: bool = False, default: str = "ask") -> ApprovalMode:
@@ -108,7 +108,7 @@ READS: tuple[dict[str, Any], ...] = (
 async def test_without_rules_a_read_is_judged_by_what_would_be_done(
     told: dict[str, Any], flag: ApprovalMode
 ) -> None:
-    permit = permit_of(flag, cast(LiveOutput, Typed()), workspace="/nowhere")
+    permit = permit_of(flag, cast(CommandLoop, Typed()), workspace="/nowhere")
     assert not (await permit(question("read", **told))).allows
     allowed = (await permit(question("read"))).allows
     assert allowed is (flag is not ApprovalMode.DENY_ALL)
@@ -130,7 +130,7 @@ async def test_without_rules_a_file_is_written_for_the_agent_as_the_policy_says(
     monkeypatch: pytest.MonkeyPatch, flag: ApprovalMode, line: str | None, written: bool
 ) -> None:
     monkeypatch.setattr("dragoman.cli.permission_flags.is_interactive", lambda: line is not None)
-    desk = permit_of(flag, cast(LiveOutput, Typed(line)), workspace="/nowhere")
+    desk = permit_of(flag, cast(CommandLoop, Typed(line)), workspace="/nowhere")
     assert (await desk.guard(file_guard.writing("s", "/nowhere/a"))).allows is written
 
 
@@ -199,7 +199,7 @@ RULES = PolicySettings(
 
 def by_rules(policy: ApprovalMode, *lines: str, monkeypatch: pytest.MonkeyPatch) -> Permit:
     monkeypatch.setattr("dragoman.cli.permission_flags.is_interactive", lambda: bool(lines))
-    typed = cast(LiveOutput, Typed(*lines))
+    typed = cast(CommandLoop, Typed(*lines))
     return permit_of(policy, typed, rules=RULES, peer="codex", workspace="/nowhere")
 
 
@@ -239,6 +239,6 @@ def test_when_the_person_has_left_the_rules_are_still_there() -> None:
 
 @aio
 async def test_whoever_delegated_is_never_exceeded() -> None:
-    stage, above = cast(LiveOutput, Typed()), (RulesPolicy(),)
+    stage, above = cast(CommandLoop, Typed()), (RulesPolicy(),)
     permit = permit_of(ApprovalMode.APPROVE_ALL, stage, ceilings=above, workspace="/nowhere")
     assert await answered(permit, "read") and not await answered(permit, "edit")

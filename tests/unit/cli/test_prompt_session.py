@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from dragoman.catalogue.descriptor import Quirks
 from dragoman.cli import prompt_session as module
-from dragoman.cli.options import RunPlan
 from dragoman.cli.prompt_session import PromptSession, talking
+from dragoman.cli.run_plan import RunPlan
 from dragoman.client.permissions import Denial
 from dragoman.client.results import Result
 from dragoman.errors import ProtocolMismatch, Unsupported, UsageError

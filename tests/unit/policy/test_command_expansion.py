@@ -16,7 +16,7 @@ from dragoman.policy.command_expansion import (
     unfolded,
 )
 from dragoman.policy.globs import UNKNOWN
-from dragoman.policy.shell import ANYTHING, ShellCommand, read_line
+from dragoman.policy.shell_parser import ANYTHING, ShellCommand, read_line
 
 
 def inner(*argv: str) -> list[ShellCommand]:

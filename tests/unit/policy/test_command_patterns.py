@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.policy.command_patterns import pattern_words, perhaps, surely, unnamed
 from dragoman.policy.globs import UNKNOWN
-from dragoman.policy.shell import ShellCommand
+from dragoman.policy.shell_parser import ShellCommand
 
 
 @pytest.mark.parametrize(

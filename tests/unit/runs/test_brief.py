@@ -9,11 +9,11 @@ import pytest
 from dragoman.events.parts import Capabilities, PlanEntry, Resource, Text
 from dragoman.events.words import PlanStatus
 from dragoman.runs.brief import MAX_MESSAGES, MAX_SIZE, brief_for, shortened
-from dragoman.runs.transcript import Transcript
+from dragoman.runs.conversation_summary import ConversationSummary
 
 
-def remembered(*turns: tuple[str, str, str]) -> Transcript:
-    memory = Transcript()
+def remembered(*turns: tuple[str, str, str]) -> ConversationSummary:
+    memory = ConversationSummary()
     for prompt, by, text in turns:
         memory.began(prompt, by)
         memory.said(text)
@@ -21,7 +21,7 @@ def remembered(*turns: tuple[str, str, str]) -> Transcript:
 
 
 def test_whoever_knows_everything_gets_no_brief() -> None:
-    assert brief_for("left", Transcript()) is None
+    assert brief_for("left", ConversationSummary()) is None
     assert brief_for("left", remembered(("hello", "left", "day"))) is None
 
 

@@ -6,7 +6,7 @@ from dragoman.events import model
 from dragoman.events.parts import Capabilities, PeerInfo
 from dragoman.events.words import Outcome
 from dragoman.verify import traffic as module
-from dragoman.verify.traffic import TrafficCounts, TrafficLog, has_turn_id, shown
+from dragoman.verify.traffic import EventBuffer, TrafficCounts, has_turn_id, shown
 
 SOURCE = model.Source("acp", "c")
 
@@ -16,7 +16,7 @@ def unknown(line: bytes, native: str = "") -> model.Unknown:
 
 
 def test_lines_that_are_no_messages_are_counted_and_the_first_is_kept() -> None:
-    witness = TrafficLog()
+    witness = TrafficCounts()
     witness.hear(unknown(b"Welcome!"))
     witness.hear(unknown(b"[1, 2]"))
     assert witness.noise_lines == 2
@@ -25,7 +25,7 @@ def test_lines_that_are_no_messages_are_counted_and_the_first_is_kept() -> None:
 
 
 def test_answers_to_nothing_are_counted_and_are_no_noise() -> None:
-    witness = TrafficLog()
+    witness = TrafficCounts()
     witness.hear(unknown(b'{"jsonrpc":"2.0","id":99,"result":{}}'))
     witness.hear(unknown(b'{"id":98,"error":{"code":-1,"message":"x"}}'))
     assert witness.stray_answers == 2
@@ -33,13 +33,13 @@ def test_answers_to_nothing_are_counted_and_are_no_noise() -> None:
 
 
 def test_a_notification_that_nobody_knows_is_neither() -> None:
-    witness = TrafficLog()
+    witness = TrafficCounts()
     witness.hear(unknown(b'{"method":"qwen/notify","params":{}}', "qwen/notify"))
     assert (witness.noise_lines, witness.stray_answers) == (0, 0)
 
 
 def test_several_events_of_one_line_count_once() -> None:
-    witness = TrafficLog()
+    witness = TrafficCounts()
     line = b"no message"
     witness.hear(unknown(line))
     witness.hear(unknown(line))
@@ -47,7 +47,7 @@ def test_several_events_of_one_line_count_once() -> None:
 
 
 def test_the_form_of_its_own_ids_is_seen_in_its_requests() -> None:
-    witness = TrafficLog()
+    witness = TrafficCounts()
     asked = b'{"id":"a-1","method":"session/request_permission","params":{}}'
     witness.hear(model.PermissionAsked(SOURCE, 1, "s", None, "x", asked, False, "q", ()))
     assert witness.id_formats == {"string"}
@@ -58,7 +58,7 @@ def test_the_form_of_its_own_ids_is_seen_in_its_requests() -> None:
 
 
 def test_a_request_is_seen_also_if_another_event_came_of_its_line_first() -> None:
-    witness = TrafficLog()
+    witness = TrafficCounts()
     asked = b'{"id":0,"method":"session/request_permission","params":{}}'
     witness.hear(model.ToolChanged(SOURCE, 1, "s", None, "x", asked, False, "tool"))
     witness.hear(model.PermissionAsked(SOURCE, 2, "s", None, "x", asked, False, "q", ()))
@@ -66,7 +66,7 @@ def test_a_request_is_seen_also_if_another_event_came_of_its_line_first() -> Non
 
 
 def test_the_agreed_version_and_the_greeting_are_kept() -> None:
-    witness = TrafficLog()
+    witness = TrafficCounts()
     line = b'{"id":0,"result":{"protocolVersion":1}}'
     witness.hear(
         model.ConnectionReady(
@@ -78,7 +78,7 @@ def test_the_agreed_version_and_the_greeting_are_kept() -> None:
 
 
 def test_a_listener_hears_only_what_comes_while_it_listens() -> None:
-    witness = TrafficLog()
+    witness = TrafficCounts()
     witness.hear(unknown(b"before"))
     with witness.listening() as heard:
         witness.hear(unknown(b"while"))
@@ -122,13 +122,13 @@ def test_a_flood_is_counted_and_kept_up_to_a_bound_with_the_end_of_the_turn(
 ) -> None:
     monkeypatch.setattr(module, "MAX_HEARD", 3)
     monkeypatch.setattr(module, "MAX_HEARD_SIZE", 100)
-    heard = TrafficCounts()
+    heard = EventBuffer()
     for _ in range(10):
         heard.take(unknown(b"x"))
     assert (len(heard), heard.total) == (3, 10)
     heard.take(model.TurnEnded(SOURCE, 1, "s", "t", "", None, False, Outcome.OK))
     assert isinstance(heard[-1], model.TurnEnded)
-    long = TrafficCounts()
+    long = EventBuffer()
     for _ in range(10):
         long.take(unknown(b"x" * 60))
     assert (len(long), long.total) == (1, 10)

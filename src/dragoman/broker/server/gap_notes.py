@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.client.folders import make_private
-from dragoman.config.files import write_whole
+from dragoman.config.safe_files import write_whole
 from dragoman.store.store import Store
 
 log: Final = logging.getLogger("dragoman.broker")

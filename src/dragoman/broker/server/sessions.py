@@ -23,7 +23,7 @@ from dragoman.broker.protocol import MODEL, NOTHING, SessionMeta, pack, with_our
 from dragoman.broker.server.event_log import LogLimits
 from dragoman.broker.server.live_session import NOTHING_SPENT, Keeping, LiveSession
 from dragoman.broker.server.peer_sessions import NEW, PeerSide, loads, takes_up, wanted
-from dragoman.catalogue import load_delay
+from dragoman.catalogue import session_load_delay
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
     DragomanError,
@@ -418,7 +418,7 @@ class Sessions:
         """Do not load a session too early at a peer that would lose it by that."""
         if not self._broker.loads_next_minute:
             return
-        seconds = load_delay.remaining(session.created_at, time.time())
+        seconds = session_load_delay.remaining(session.created_at, time.time())
         if seconds:
             log.info(
                 "session %s is loaded in %.0f s: earlier it would be lost", session.id, seconds

@@ -4,8 +4,8 @@ Pure: randomness, time and posteriors are arguments. `store.ledger` stores the p
 `delegation.routing` uses the ranking. docs/explanation/routing-and-bandit.md gives the reasons.
 """
 
-from dragoman.delegation.bandit.arms import prior, size_of
 from dragoman.delegation.bandit.evidence import HALF_LIFE, SCALES, Scale, decayed, reward, updated
+from dragoman.delegation.bandit.priors import prior, size_of
 from dragoman.delegation.bandit.sampling import Chance, Draw, believed, best_of, sample
 from dragoman.store.values import DEFAULT_TIER, Arm, Posterior, Size
 

@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from dragoman.delegation.bandit.arms import prior
 from dragoman.delegation.bandit.evidence import HALF_LIFE, decayed, weight_left
+from dragoman.delegation.bandit.priors import prior
 from dragoman.store.values import FLOOR, Arm, Posterior
 
 SHARPNESS: Final = 2.0

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.client.folders import make_private
-from dragoman.config.files import write_whole
+from dragoman.config.safe_files import write_whole
 from dragoman.delegation.worktree import git
 from dragoman.delegation.worktree.git import Repository
 from dragoman.delegation.worktree.records import Tree

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.client.folders import make_private
-from dragoman.config.files import write_whole
+from dragoman.config.safe_files import write_whole
 from dragoman.transports.process.identity import ProcessIdentity
 
 RECORD: Final = "owner.json"

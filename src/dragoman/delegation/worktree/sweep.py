@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from dragoman.broker.lock import HeldLock, try_lock
-from dragoman.config.files import write_whole
+from dragoman.config.safe_files import write_whole
 from dragoman.delegation.worktree import records
 from dragoman.delegation.worktree.isolation import REMOVE_TIMEOUT
 from dragoman.delegation.worktree.patch import keep_patch, patch_of

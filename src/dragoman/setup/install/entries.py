@@ -1,7 +1,7 @@
 """Add or update dragoman's entry in another program's settings file, with a backup.
 
 Only the entry changes, BOM and line endings stay, and a second run changes nothing. A file that
-cannot be parsed is left alone. `clients` describes the programs, `config.files` writes the file.
+cannot be parsed is left alone. `clients` describes the programs, `config.safe_files` writes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dragoman.config import files
+from dragoman.config import safe_files
 from dragoman.errors import ClientFileInvalid, FileFailed, UsageError
 from dragoman.setup.install import json_edit, toml_edit
 from dragoman.setup.install.clients import Client, HostEnvironment
@@ -98,7 +98,7 @@ def write(planned: EntryEdit) -> Path | None:
         raise UsageError(f"{planned.path} was changed by another program meanwhile; try again")
     backup = None if planned.before is None else _back_up(planned.path, planned.before)
     try:
-        files.write_file(planned.path, planned.after)
+        safe_files.write_file(planned.path, planned.after)
     except BaseException:
         if backup is not None:
             with contextlib.suppress(OSError):
@@ -148,7 +148,7 @@ def _put(text: str, client: Client, name: str, update: Update) -> str:
 
 def read_file(path: Path) -> bytes | None:
     """The bytes of an ordinary file; None if there is none."""
-    return files.read_file(path, max_size=MAX_FILE_SIZE, invalid=ClientFileInvalid)
+    return safe_files.read_file(path, max_size=MAX_FILE_SIZE, invalid=ClientFileInvalid)
 
 
 def _back_up(path: Path, data: bytes) -> Path:
@@ -158,7 +158,7 @@ def _back_up(path: Path, data: bytes) -> Path:
         for number in itertools.count(1):
             backup = path.with_name(path.name + BACKUP + (f"-{number}" if number > 1 else ""))
             try:
-                files.create_file(backup, [data], mode=mode)
+                safe_files.create_file(backup, [data], mode=mode)
             except FileExistsError:
                 continue
             return backup

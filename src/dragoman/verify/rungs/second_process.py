@@ -17,7 +17,7 @@ from typing import Final
 from dragoman.client.conversation import Peer
 from dragoman.dialects.acp.v1 import McpServerStdio
 from dragoman.errors import CallTimeout, DragomanError, Unsupported
-from dragoman.verify import canary_server, remedies
+from dragoman.verify import canary_mcp_server, remedies
 from dragoman.verify.canaries import NEVER, fill
 from dragoman.verify.rung import Rung, RungFinding, passed, skipped, warned
 from dragoman.verify.verification import Verification, allow
@@ -43,7 +43,7 @@ async def mcp(state: Verification) -> RungFinding:
     speaking = state.turns and state.held("echo")
     if not await _marked(state, mark) and speaking:
         state.decide_with(allow)
-        names = {"tool": canary_server.TOOL, "server": canary_server.NAME}
+        names = {"tool": canary_mcp_server.TOOL, "server": canary_mcp_server.NAME}
         # A peer that calls a tool has started its server by then, so there is no further wait.
         await state.take_turn(conversation, fill(state.canaries.tool, **names))
     if mark.exists():
@@ -57,9 +57,9 @@ async def mcp(state: Verification) -> RungFinding:
 def canary(mark: Path) -> McpServerStdio:
     """The MCP server for the peer. It is run by its path, so it needs nothing installed."""
     return McpServerStdio(
-        name=canary_server.NAME,
+        name=canary_mcp_server.NAME,
         command=sys.executable,
-        args=[os.path.abspath(canary_server.__file__), str(mark)],
+        args=[os.path.abspath(canary_mcp_server.__file__), str(mark)],
         env=[],
     )
 

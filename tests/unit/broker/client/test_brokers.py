@@ -17,7 +17,7 @@ import pytest
 from dragoman.broker.client import brokers as client_list
 from dragoman.broker.client.brokers import list_brokers, log_of, reap, status_of, stop_broker
 from dragoman.broker.records import BrokerRecord
-from dragoman.config.files import write_whole
+from dragoman.config.safe_files import write_whole
 from dragoman.errors import BrokerUnavailable
 from dragoman.paths import Paths
 from dragoman.transports.process.identity import ProcessIdentity, identify, own_identity

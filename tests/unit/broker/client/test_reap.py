@@ -16,7 +16,7 @@ import pytest
 from dragoman.broker.client.reap import Reaped, sweep
 from dragoman.broker.lock import try_lock
 from dragoman.broker.records import BrokerRecord
-from dragoman.config.files import write_whole
+from dragoman.config.safe_files import write_whole
 from dragoman.transports.process.identity import ProcessIdentity, identify, own_identity
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="proof by /proc")

@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.broker.records import BrokerRecord
 from dragoman.broker.server.idle import IdleClock, trim
-from dragoman.config.files import write_whole
+from dragoman.config.safe_files import write_whole
 from dragoman.rpc import Connection, End, Router
 from dragoman.transports.base import Stream
 from dragoman.transports.process.identity import ProcessIdentity, own_identity

@@ -207,7 +207,7 @@ def test_a_failed_replacement_leaves_the_file_and_no_backup(
     def fail(*_: object) -> None:
         raise FileFailed(str(path), "the disk is full")
 
-    monkeypatch.setattr("dragoman.config.files.write_file", fail)
+    monkeypatch.setattr("dragoman.config.safe_files.write_file", fail)
     with pytest.raises(FileFailed):
         install(CLAUDE, path)
     assert path.read_text() == "{}" and list(tmp_path.iterdir()) == [path]

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from dragoman.testing.chaos import children
-from dragoman.verify import canary_server
+from dragoman.verify import canary_mcp_server
 
 
 def test_a_command_runs_in_its_folder_and_its_exit_code_comes_back(tmp_path: Path) -> None:
@@ -14,13 +14,13 @@ def test_a_command_runs_in_its_folder_and_its_exit_code_comes_back(tmp_path: Pat
 
 def test_an_mcp_server_is_asked_and_ended(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    argv = [sys.executable, "-I", str(canary_server.__file__), str(mark)]
+    argv = [sys.executable, "-I", str(canary_mcp_server.__file__), str(mark)]
     server = children.McpServer(argv, {"X": "1"}, cwd=str(tmp_path))
     try:
         answer = server.ask(b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}')
     finally:
         server.end()
-    assert canary_server.NAME.encode() in answer
+    assert canary_mcp_server.NAME.encode() in answer
     assert mark.read_text().split() == ["started", "initialize"]
 
 

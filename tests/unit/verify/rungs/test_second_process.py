@@ -202,7 +202,7 @@ async def test_a_dialect_without_servers_is_told_apart_from_a_refusal(
 
 def test_the_server_is_run_by_its_path_so_that_nothing_has_to_be_installed(tmp_path: Path) -> None:
     server = second_process.canary(tmp_path / "mark")
-    assert Path(server.args[0]).name == "canary_server.py"
+    assert Path(server.args[0]).name == "canary_mcp_server.py"
     assert Path(server.args[0]).is_file()
 
 

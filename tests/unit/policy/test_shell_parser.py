@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from dragoman.policy import shell
+from dragoman.policy import shell_parser
 from dragoman.policy.globs import UNKNOWN
-from dragoman.policy.shell import ANYTHING, MAX_LINE_SIZE, ShellCommand, read_line
+from dragoman.policy.shell_parser import ANYTHING, MAX_LINE_SIZE, ShellCommand, read_line
 
 
 def words(line: str) -> list[tuple[str, ...]]:
@@ -140,9 +140,9 @@ def test_without_the_grammar_every_line_is_an_unknown_command(
     for name in ("tree_sitter", "tree_sitter_bash"):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, name, None)
-            shell._parser.cache_clear()
+            shell_parser._parser.cache_clear()
             read = read_line("git status", posix=True)
-        shell._parser.cache_clear()
+        shell_parser._parser.cache_clear()
         assert read.commands == [ANYTHING] and "tree-sitter-bash" in read.problem
 
 

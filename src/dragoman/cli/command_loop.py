@@ -49,7 +49,7 @@ class _Wanted(Struct, eq=False):
     abandoned: bool = False
 
 
-class LiveOutput:
+class CommandLoop:
     """The two threads of one command. Made and run in the main one."""
 
     def __init__(self) -> None:

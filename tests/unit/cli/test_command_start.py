@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from dragoman.cli.live_output import LiveOutput
-from dragoman.cli.options import RunOptions
+from dragoman.cli.command_loop import CommandLoop
+from dragoman.cli.command_start import perform, prepare
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.quiet import Quiet
-from dragoman.cli.run_setup import perform, prepare
+from dragoman.cli.run_plan import RunOptions
 from dragoman.errors import UsageError
 from dragoman.redaction.redactor import Redactor
 from dragoman.rpc import trace
@@ -94,7 +94,7 @@ def test_verbose_tells_the_log_and_strict_silences_it(capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize(("terminated", "code"), [(False, 130), (True, 143)])
 def test_work_that_an_interrupt_cancelled_ends_with_its_code(terminated: bool, code: int) -> None:
-    stage = LiveOutput()
+    stage = CommandLoop()
 
     async def work() -> int:
         stage.interrupts, stage.terminated = 1, terminated
@@ -108,5 +108,5 @@ def test_a_cancellation_that_nobody_asked_for_is_not_hidden() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(BaseException) as caught:
-        perform(LiveOutput(), work)
+        perform(CommandLoop(), work)
     assert type(caught.value).__name__ == "CancelledError"

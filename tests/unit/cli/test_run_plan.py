@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.cli.options import RunOptions, RunPlan, plan_of
 from dragoman.cli.permission_flags import ApprovalMode
+from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConfigInvalid, UnknownPeer, UsageError
 from dragoman.policy import Policy as RulesPolicy

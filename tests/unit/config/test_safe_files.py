@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config import files
-from dragoman.config.files import (
+from dragoman.config import safe_files
+from dragoman.config.safe_files import (
     create_file,
     export_file,
     locked,
@@ -51,7 +51,7 @@ def test_a_file_of_absurd_size_is_refused(tmp_path: Path) -> None:
     file.write_bytes(b"x" * 11)
     with pytest.raises(ConfigInvalid, match="more than 10 bytes"):
         read_file(file, max_size=10)
-    file.write_bytes(b"x" * (files.MAX_FILE_SIZE + 1))
+    file.write_bytes(b"x" * (safe_files.MAX_FILE_SIZE + 1))
     with pytest.raises(FileFailed):
         read_file(file, invalid=FileFailed)
 
@@ -320,7 +320,7 @@ def test_a_writer_that_hangs_is_waited_for_only_so_long_and_its_death_frees_the_
 ) -> None:
     file = tmp_path / "file"
     code = (
-        "import sys; from pathlib import Path; from dragoman.config.files import locked\n"
+        "import sys; from pathlib import Path; from dragoman.config.safe_files import locked\n"
         "with locked(Path(sys.argv[1])):\n"
         "    print('held', flush=True); sys.stdin.read()"
     )

@@ -22,7 +22,7 @@ GREETING_TIMEOUT: Final = 2.0
 hand should not have to wait for its output."""
 
 
-class ClientOffer(Stream):
+class EarlyInitialize(Stream):
     """A stream whose first bytes were read early and are delivered again."""
 
     def __init__(self, stream: Stream) -> None:

@@ -12,7 +12,7 @@ from dragoman.dialects.acp.v1.codec import decode
 from dragoman.events import model, parts
 from dragoman.events.envelope import EventEnvelope
 from dragoman.events.words import ErrorKind, Outcome, Role
-from dragoman.store import EventRecorder, JobRecord, SessionRecord, Store, StoreWriter
+from dragoman.store import JobRecord, SessionEventsWriter, SessionRecord, Store, StoreWriter
 from tests.aio import aio
 from tests.unit.store.stores import SECRET, chunk, job, open_store, session, update
 
@@ -38,7 +38,7 @@ async def record(
     one = session()
     store.create_session(one)
     async with StoreWriter(store) as writer:
-        recorder = EventRecorder(writer, one)
+        recorder = SessionEventsWriter(writer, one)
         made = recorder.begin(job())
         for event in events:
             recorder.record(event)
@@ -154,7 +154,7 @@ async def test_a_second_job_goes_on_where_the_first_ended(tmp_path: Path) -> Non
     with open_store(tmp_path) as store:
         store.create_session(one)
         async with StoreWriter(store) as writer:
-            recorder = EventRecorder(writer, one)
+            recorder = SessionEventsWriter(writer, one)
             for _ in range(2):
                 recorder.begin(job())
                 for event in (*of_acp(chunk("a"), where), ended(where, text="whole")):

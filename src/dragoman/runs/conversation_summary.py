@@ -1,4 +1,4 @@
-"""Transcript of a session in memory, across peers: messages, plan, changed files. Size-limited.
+"""Summary of a conversation in memory, across peers: last messages, open plan, changed files.
 
 Built from live or stored events. Tracks which turns each peer has seen; `runs.brief` turns the rest
 into a handover.
@@ -29,7 +29,7 @@ _OVER: Final = frozenset({PlanStatus.COMPLETED, PlanStatus.CANCELLED})
 
 
 @dataclass(slots=True)
-class TranscriptTurn:
+class SummaryTurn:
     """One turn: what was asked, who answered, and what."""
 
     prompt: str
@@ -42,11 +42,11 @@ class TranscriptTurn:
         return self.pieces[0]
 
 
-class Transcript:
+class ConversationSummary:
     """The transcript of one session."""
 
     def __init__(self) -> None:
-        self.turns: list[TranscriptTurn] = []
+        self.turns: list[SummaryTurn] = []
         self.count = 0
         """How many turns there have been, the forgotten ones included."""
         self.plan: tuple[PlanEntry, ...] = ()
@@ -58,7 +58,7 @@ class Transcript:
 
     def began(self, prompt: str, by: str) -> None:
         """A turn begins: somebody is prompted, who from now on knows everything before it."""
-        self.turns.append(TranscriptTurn(prompt[-MAX_TEXT_SIZE:], by))
+        self.turns.append(SummaryTurn(prompt[-MAX_TEXT_SIZE:], by))
         del self.turns[:-MAX_TURNS]
         self.count += 1
         self._kinds.clear()
@@ -119,7 +119,7 @@ class Transcript:
         """What of the plan is still to be done."""
         return tuple(entry for entry in self.plan if entry.status not in _OVER)
 
-    def unknown_to(self, peer: str | None) -> list[TranscriptTurn]:
+    def unknown_to(self, peer: str | None) -> list[SummaryTurn]:
         """The turns that a peer has not seen; None has seen none of them."""
         known = 0 if peer is None else self._known.get(peer, 0)
         missing = self.count - known

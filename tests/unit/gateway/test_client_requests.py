@@ -14,7 +14,7 @@ from dragoman.client.inquiries import DECLINED, Inquiry
 from dragoman.dialects.acp import v1 as acp
 from dragoman.events import model
 from dragoman.gateway import Gateway
-from dragoman.gateway.services import Services
+from dragoman.gateway.client_requests import Services
 from dragoman.transports.memory import memory_pair
 from tests.aio import aio
 from tests.unit.client.acp.agent_side import chunk

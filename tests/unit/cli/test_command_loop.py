@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.cli.live_output import Interrupted, LiveOutput
+from dragoman.cli.command_loop import CommandLoop, Interrupted
 from dragoman.cli.output.terminal import put_err
 from dragoman.errors import UsageError
 
@@ -29,7 +29,7 @@ def test_work_runs_in_a_thread_of_its_own_and_its_code_comes_back() -> None:
         assert threading.current_thread() is not threading.main_thread()
         return 7
 
-    assert LiveOutput().run(work) == 7
+    assert CommandLoop().run(work) == 7
 
 
 def test_what_the_work_raises_is_raised_here() -> None:
@@ -37,7 +37,7 @@ def test_what_the_work_raises_is_raised_here() -> None:
         raise UsageError("not like this")
 
     with pytest.raises(UsageError, match="not like this"):
-        LiveOutput().run(work)
+        CommandLoop().run(work)
 
 
 def test_lines_are_read_in_the_main_thread_and_end_with_none(
@@ -51,7 +51,7 @@ def test_lines_are_read_in_the_main_thread_and_end_with_none(
             return super().readline(*size)
 
     monkeypatch.setattr(sys, "stdin", Stdin("one\n\ntwo"))
-    stage = LiveOutput()
+    stage = CommandLoop()
     lines = []
 
     async def work() -> int:
@@ -66,7 +66,7 @@ def test_lines_are_read_in_the_main_thread_and_end_with_none(
 
 def test_a_line_that_nobody_wants_any_more_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     typed(monkeypatch, "one\n")
-    stage = LiveOutput()
+    stage = CommandLoop()
 
     async def work() -> int:
         with pytest.raises(TimeoutError):
@@ -78,7 +78,7 @@ def test_a_line_that_nobody_wants_any_more_is_not_read(monkeypatch: pytest.Monke
 
 
 def test_interrupts_are_counted_told_in_the_loop_and_forgotten_when_calm() -> None:
-    stage = LiveOutput()
+    stage = CommandLoop()
     heard: list[tuple[int, threading.Thread]] = []
 
     async def work() -> int:
@@ -105,7 +105,7 @@ def test_interrupts_are_counted_told_in_the_loop_and_forgotten_when_calm() -> No
 
 
 def test_a_signal_from_outside_is_an_interrupt_that_is_known_as_such() -> None:
-    stage = LiveOutput()
+    stage = CommandLoop()
 
     async def work() -> int:
         told = asyncio.Event()
@@ -120,7 +120,7 @@ def test_a_signal_from_outside_is_an_interrupt_that_is_known_as_such() -> None:
 
 
 def test_an_interrupt_that_came_before_anybody_listened_is_told_then() -> None:
-    stage = LiveOutput()
+    stage = CommandLoop()
     heard: list[int] = []
 
     async def work() -> int:
@@ -153,7 +153,7 @@ def test_an_interrupt_at_a_prompt_is_raised_there_even_a_moment_before_it_waits(
     read, write = os.pipe()
     stdin = Pipe(read)
     monkeypatch.setattr(sys, "stdin", stdin)
-    stage = LiveOutput()
+    stage = CommandLoop()
 
     async def interrupt() -> None:
         await asyncio.to_thread(stdin.read.wait, 10)
@@ -178,7 +178,7 @@ def test_a_prompt_that_is_open_when_the_work_ends_holds_nobody_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read, write = os.pipe()
-    stage = LiveOutput()
+    stage = CommandLoop()
 
     async def work() -> int:
         with pytest.raises(TimeoutError):
@@ -199,7 +199,7 @@ def test_signals_and_descriptors_are_as_they_were_afterwards() -> None:
         return 0
 
     before, descriptors = handlers(), len(os.listdir("/proc/self/fd"))
-    LiveOutput().run(work)
+    CommandLoop().run(work)
     assert handlers() == before
     assert len(os.listdir("/proc/self/fd")) == descriptors
     assert signal.set_wakeup_fd(-1) == -1
@@ -207,7 +207,7 @@ def test_signals_and_descriptors_are_as_they_were_afterwards() -> None:
 
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    stage = LiveOutput()
+    stage = CommandLoop()
 
     async def work() -> int:
         os.kill(os.getpid(), signal.SIGINT)
@@ -228,7 +228,7 @@ def test_a_prompt_is_left_when_the_work_ends_also_where_interrupts_are_ignored(
     read, write = os.pipe()
     stdin = Pipe(read)
     monkeypatch.setattr(sys, "stdin", stdin)
-    stage = LiveOutput()
+    stage = CommandLoop()
 
     async def work() -> int:
         reading = asyncio.get_running_loop().create_task(stage.line())
@@ -252,7 +252,7 @@ def test_a_prompt_that_cannot_be_read_ends_the_work_and_raises(
             raise OSError("no terminal")
 
     monkeypatch.setattr(sys, "stdin", Broken(-1))
-    stage = LiveOutput()
+    stage = CommandLoop()
 
     async def work() -> int:
         with pytest.raises(TimeoutError):
@@ -265,7 +265,7 @@ def test_a_prompt_that_cannot_be_read_ends_the_work_and_raises(
 
 
 def test_a_signal_that_does_not_wake_the_main_thread_is_heard_all_the_same() -> None:
-    stage = LiveOutput()
+    stage = CommandLoop()
     main = threading.main_thread().ident
     assert main is not None
 
@@ -292,7 +292,7 @@ def test_a_signal_that_does_not_wake_the_main_thread_is_heard_all_the_same() -> 
 def test_a_question_is_shown_when_its_line_is_read_and_holds_everything_else_back(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stage = LiveOutput()
+    stage = CommandLoop()
     asked: list[str] = []
 
     class Stdin(io.StringIO):
@@ -316,7 +316,7 @@ def test_a_question_that_is_not_asked_any_more_stops_waiting_and_is_no_interrupt
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reading, written = os.pipe()
-    stage = LiveOutput()
+    stage = CommandLoop()
 
     def until_shown() -> None:
         until = time.monotonic() + 10

@@ -21,8 +21,8 @@ from dragoman.events.words import (
     ToolStatus,
     TurnPhase,
 )
-from dragoman.gateway import to_acp
-from dragoman.gateway.to_acp import AcpTranslator
+from dragoman.gateway import events_to_acp
+from dragoman.gateway.events_to_acp import AcpTranslator
 from tests.unit.events.sayings import make, place
 
 
@@ -126,9 +126,11 @@ def test_long_output_is_sent_less_and_less_often_and_complete_at_the_end() -> No
 
 
 def test_output_is_shown_up_to_a_limit_and_the_newest_of_it() -> None:
-    (update,) = spoken(make(model.ToolDelta, "t", "output", "x" * to_acp.SHOWN_OUTPUT + "the end"))
+    (update,) = spoken(
+        make(model.ToolDelta, "t", "output", "x" * events_to_acp.SHOWN_OUTPUT + "the end")
+    )
     text = update.content[0].content.text
-    assert len(text) == to_acp.SHOWN_OUTPUT
+    assert len(text) == events_to_acp.SHOWN_OUTPUT
     assert text.endswith("the end")
 
 
@@ -227,15 +229,15 @@ def test_what_acp_has_no_word_for_is_not_said() -> None:
 
 def test_output_beyond_the_limit_still_ends_with_its_newest_lines() -> None:
     speaker = AcpTranslator()
-    full = make(model.ToolDelta, "t", "output", "a" * to_acp.SHOWN_OUTPUT)
+    full = make(model.ToolDelta, "t", "output", "a" * events_to_acp.SHOWN_OUTPUT)
     spoken(full, make(model.ToolDelta, "t", "output", "b" * 10), speaker=speaker)
     (last,) = spoken(make(model.ToolChanged, "t", status=ToolStatus.COMPLETED), speaker=speaker)
-    assert last.content[0].content.text == "a" * (to_acp.SHOWN_OUTPUT - 10) + "b" * 10
+    assert last.content[0].content.text == "a" * (events_to_acp.SHOWN_OUTPUT - 10) + "b" * 10
 
 
 def test_output_beyond_the_limit_goes_on_being_shown_while_it_grows() -> None:
     speaker = AcpTranslator()
-    spoken(make(model.ToolDelta, "t", "output", "a" * to_acp.SHOWN_OUTPUT), speaker=speaker)
+    spoken(make(model.ToolDelta, "t", "output", "a" * events_to_acp.SHOWN_OUTPUT), speaker=speaker)
     pieces = (make(model.ToolDelta, "t", "output", "b" * 1024) for _ in range(64))
     updates = spoken(*pieces, speaker=speaker)
     assert 1 < len(updates) < 20
@@ -301,7 +303,7 @@ def test_changes_that_a_tool_call_has_shown_are_not_shown_again() -> None:
 
 def test_an_output_is_cut_between_two_words() -> None:
     key = "ghp_" + "a1B2c3D4" * 5
-    for number in range(0, to_acp.SHOWN_OUTPUT + 200, 7):
+    for number in range(0, events_to_acp.SHOWN_OUTPUT + 200, 7):
         said = "w " * 20 + key + " " + "x" * number
         (update,) = spoken(make(model.ToolDelta, "t", "output", said))
         shown = update.content[0].content.text

@@ -1,8 +1,8 @@
 """Record a run without a broker: write its events and jobs to the store while it runs.
 
 Updates from ACP peers are stored as they came; events of other dialects are translated
-(`gateway.to_acp`). Replayed events are skipped, because they are stored already. A broker uses
-`broker.server.recorder`.
+(`gateway.events_to_acp`). Replayed events are skipped, because they are stored already. A broker
+uses `broker.server.recorder`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dragoman.dialects.acp.v1 import codec, methods, updates
 from dragoman.events import model
 from dragoman.events.view import Growing
 from dragoman.events.words import Outcome, Role
-from dragoman.gateway.to_acp import AcpTranslator
+from dragoman.gateway.events_to_acp import AcpTranslator
 from dragoman.redaction.redactor import Redactor
 from dragoman.store.jobs import TEXT_SIZE
 from dragoman.store.records import JobRecord, SessionRecord
@@ -37,7 +37,7 @@ class _Message(Struct):
     params: Raw = Raw()
 
 
-class EventRecorder:
+class SessionEventsWriter:
     """Stores the events of one session and the fate of its jobs, through a writer.
 
     The session is in the store already. `begin` and `end` bracket a job; the event of a turn's end

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost
-from dragoman.gateway.client_offer import ClientOffer, offered
+from dragoman.gateway.early_initialize import EarlyInitialize, offered
 from dragoman.transports.memory import memory_pair
 from tests.aio import aio
 from tests.unit.rpc.other_side import WAIT_TIMEOUT, soon
@@ -44,7 +44,7 @@ class Inbox:
 async def test_what_was_overheard_is_delivered_once_and_the_rest_behind_it() -> None:
     ours, theirs = memory_pair()
     theirs.start(Inbox())
-    stream = ClientOffer(ours)
+    stream = EarlyInitialize(ours)
     theirs.write(b"one\ntwo\nthr")
     assert await soon(stream.greeting()) == b"one"
     theirs.write(b"ee\n")
@@ -63,7 +63,7 @@ async def test_what_was_overheard_is_delivered_once_and_the_rest_behind_it() -> 
 async def test_a_client_that_says_nothing_is_not_waited_for() -> None:
     ours, theirs = memory_pair()
     theirs.start(Inbox())
-    stream = ClientOffer(ours)
+    stream = EarlyInitialize(ours)
     theirs.write(b"half a li")
     assert await soon(stream.greeting(0.01)) == b"half a li"
     inbox = Inbox()
@@ -78,7 +78,7 @@ async def test_a_client_that_says_nothing_is_not_waited_for() -> None:
 async def test_a_client_that_has_gone_is_said_to_be_gone() -> None:
     ours, theirs = memory_pair()
     theirs.start(Inbox())
-    stream = ClientOffer(ours)
+    stream = EarlyInitialize(ours)
     theirs.write(b"one\n")
     await theirs.aclose()
     assert await soon(stream.greeting()) == b"one"
@@ -93,7 +93,7 @@ async def test_what_is_written_goes_through() -> None:
     ours, theirs = memory_pair()
     heard = Inbox()
     theirs.start(heard)
-    stream = ClientOffer(ours)
+    stream = EarlyInitialize(ours)
     theirs.write(b"one\n")
     await soon(stream.greeting())
     stream.start(Inbox())

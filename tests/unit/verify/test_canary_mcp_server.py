@@ -5,13 +5,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dragoman.verify import canary_server
+from dragoman.verify import canary_mcp_server
 
 
 def talk(mark: Path, *messages: Any) -> list[dict[str, Any]]:
     source = io.StringIO("".join(f"{json.dumps(message)}\n" for message in messages))
     sink = io.StringIO()
-    canary_server.serve(source, sink, str(mark))
+    canary_mcp_server.serve(source, sink, str(mark))
     return [json.loads(line) for line in sink.getvalue().splitlines()]
 
 
@@ -26,23 +26,23 @@ def test_it_agrees_on_the_version_that_it_is_asked_for(tmp_path: Path) -> None:
     [named] = talk(tmp_path / "mark", asked)
     assert named["result"]["protocolVersion"] == "2099-01-01"
     [unnamed] = talk(tmp_path / "mark", {"id": 1, "method": "initialize"})
-    assert unnamed["result"]["protocolVersion"] == canary_server.VERSION
+    assert unnamed["result"]["protocolVersion"] == canary_mcp_server.VERSION
 
 
 def test_its_one_tool_can_be_listed_and_called(tmp_path: Path) -> None:
     tools, song = talk(
         tmp_path / "mark",
         {"id": 1, "method": "tools/list"},
-        {"id": 2, "method": "tools/call", "params": {"name": canary_server.TOOL}},
+        {"id": 2, "method": "tools/call", "params": {"name": canary_mcp_server.TOOL}},
     )
-    assert [tool["name"] for tool in tools["result"]["tools"]] == [canary_server.TOOL]
-    assert song["result"]["content"][0]["text"] == canary_server.SONG
+    assert [tool["name"] for tool in tools["result"]["tools"]] == [canary_mcp_server.TOOL]
+    assert song["result"]["content"][0]["text"] == canary_mcp_server.SONG
 
 
 def test_what_it_does_not_know_is_refused_and_what_is_no_message_is_ignored(tmp_path: Path) -> None:
     source = io.StringIO('garbage\n[1]\n{"id": 1}\n{"id": 2, "method": "resources/list"}\n')
     sink = io.StringIO()
-    canary_server.serve(source, sink, str(tmp_path / "mark"))
+    canary_mcp_server.serve(source, sink, str(tmp_path / "mark"))
     [answer] = [json.loads(line) for line in sink.getvalue().splitlines()]
     assert answer["id"] == 2
     assert answer["error"]["code"] == -32601

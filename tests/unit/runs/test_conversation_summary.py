@@ -8,8 +8,8 @@ from dragoman.events import model
 from dragoman.events.envelope import EventEnvelope
 from dragoman.events.parts import FileChange, Location, PlanEntry, Text
 from dragoman.events.words import ChangeStage, PlanStatus, Role, ToolKind
-from dragoman.runs import transcript as module
-from dragoman.runs.transcript import Transcript
+from dragoman.runs import conversation_summary as module
+from dragoman.runs.conversation_summary import ConversationSummary
 
 PLACE = EventEnvelope(model.Source("acp", "test"), itertools.count(), "s")
 
@@ -24,7 +24,7 @@ def tool(id: str, path: str, kind: ToolKind | None = None) -> model.Event:
 
 
 def test_what_the_agent_says_is_kept_with_the_prompt_and_thoughts_are_not() -> None:
-    memory = Transcript()
+    memory = ConversationSummary()
     memory.began("hello", "left")
     for event in (said("hm", Role.THOUGHT), said("good "), said("day")):
         memory.event(event)
@@ -34,7 +34,7 @@ def test_what_the_agent_says_is_kept_with_the_prompt_and_thoughts_are_not() -> N
 
 
 def test_a_message_that_comes_whole_is_not_said_twice() -> None:
-    memory = Transcript()
+    memory = ConversationSummary()
     memory.began("hello", "left")
     whole = model.MessageSet(*PLACE.base("", None), Role.AGENT, "m", (Text("good day"),))
     memory.event(whole)
@@ -43,7 +43,7 @@ def test_a_message_that_comes_whole_is_not_said_twice() -> None:
 
 
 def test_only_the_turns_of_others_are_unknown_to_a_peer() -> None:
-    memory = Transcript()
+    memory = ConversationSummary()
     for prompt, by in (("one", "left"), ("two", "right"), ("three", "right")):
         memory.began(prompt, by)
     assert [turn.prompt for turn in memory.unknown_to("left")] == ["two", "three"]
@@ -54,7 +54,7 @@ def test_only_the_turns_of_others_are_unknown_to_a_peer() -> None:
 
 
 def test_files_that_were_only_read_are_not_touched() -> None:
-    memory = Transcript()
+    memory = ConversationSummary()
     memory.began("go", "left")
     memory.event(tool("1", "/read.py", ToolKind.READ))
     memory.event(tool("2", "/edited.py", ToolKind.EDIT))
@@ -65,7 +65,7 @@ def test_files_that_were_only_read_are_not_touched() -> None:
 
 
 def test_what_is_done_of_a_plan_is_not_open() -> None:
-    memory = Transcript()
+    memory = ConversationSummary()
     entries = (PlanEntry("a", PlanStatus.COMPLETED), PlanEntry("b", PlanStatus.RUNNING))
     memory.event(model.PlanSet(*PLACE.base("", None), entries))
     assert [entry.text for entry in memory.open_plan] == ["b"]
@@ -74,7 +74,7 @@ def test_what_is_done_of_a_plan_is_not_open() -> None:
 
 
 def test_the_memory_is_bounded_whatever_happens() -> None:
-    memory = Transcript()
+    memory = ConversationSummary()
     for number in range(module.MAX_TURNS + 10):
         memory.began(str(number), "left")
     memory.said("x" * (module.MAX_TEXT_SIZE * 2))

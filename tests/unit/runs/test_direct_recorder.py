@@ -15,7 +15,7 @@ from dragoman.errors import StoreFull
 from dragoman.events import model
 from dragoman.events.parts import Failure, Image, Text, Usage
 from dragoman.events.words import ErrorKind, Outcome, Role
-from dragoman.runs.recorder import SessionRecorder, keeper_for
+from dragoman.runs.direct_recorder import DirectRecorder, keeper_for
 from dragoman.runs.sessions import OpenedSession
 from dragoman.store import Store, writer
 from tests.aio import aio
@@ -35,7 +35,7 @@ def spoken(text: str) -> model.MessageDelta:
     return model.MessageDelta(*base, Role.AGENT, text)
 
 
-def keeper_in(folder: Path, troubles: list[str] | None = None) -> SessionRecorder:
+def keeper_in(folder: Path, troubles: list[str] | None = None) -> DirectRecorder:
     told = [] if troubles is None else troubles
     return keeper_for("scout", workspace=folder, on_trouble=told.append, paths=paths_in(folder))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.catalogue.load_delay import remaining
+from dragoman.catalogue.session_load_delay import remaining
 
 
 def test_the_rest_of_the_minute_is_counted_by_the_clock_and_not_from_the_beginning() -> None:

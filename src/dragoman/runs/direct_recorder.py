@@ -21,7 +21,14 @@ from dragoman.paths import find_paths
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.sessions import RESTORED
 from dragoman.runs.stop_notes import note_reader, obey_note
-from dragoman.store import EventRecorder, JobRecord, SessionRecord, Store, StoreWriter, root_of
+from dragoman.store import (
+    JobRecord,
+    SessionEventsWriter,
+    SessionRecord,
+    Store,
+    StoreWriter,
+    root_of,
+)
 from dragoman.store.open import open_store
 from dragoman.store.records import counted
 from dragoman.transports.process.identity import own_identity
@@ -37,7 +44,7 @@ MAX_EARLY: Final = 256
 """Events that are kept until there is a prompt: what an agent says when its session opens."""
 
 
-class SessionRecorder:
+class DirectRecorder:
     """Records one session of one peer."""
 
     def __init__(
@@ -58,7 +65,7 @@ class SessionRecorder:
         self._workspace = workspace
         self._on_trouble = on_trouble
         self._writer: StoreWriter | None = None
-        self._recorder: EventRecorder | None = None
+        self._recorder: SessionEventsWriter | None = None
         self._job: JobRecord | None = None
         self._watching: asyncio.Task[None] | None = None
         self._early: list[Event] = []
@@ -170,7 +177,7 @@ class SessionRecorder:
                 updated_at=now,
             )
             writer.put(lambda store: store.create_session(session))
-        self._recorder = EventRecorder(writer, session)
+        self._recorder = SessionEventsWriter(writer, session)
         early, self._early = self._early, []
         for event in early:
             self._recorder.record(event)
@@ -192,7 +199,7 @@ def keeper_for(
     handed: Iterable[str] = (),
     paths: Paths | None = None,
     on_stop: Callable[[], object] | None = None,
-) -> SessionRecorder:
+) -> DirectRecorder:
     """A recorder for a peer without a broker. `credentials` names variables whose values are never
     stored, and `handed` those that a user gives to the agent (`open_store`); `on_trouble` is called
     with a message about what is not stored and why. `on_stop` is called when the running job is
@@ -204,7 +211,7 @@ def keeper_for(
             on_trouble(f"{store.path}: {store.replaced}")
     except StoreError as error:
         on_trouble(f"this is not stored: {error}")
-    return SessionRecorder(
+    return DirectRecorder(
         store,
         peer=peer,
         workspace=workspace,

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.cli import error_messages
+from dragoman.cli.command_loop import CommandLoop
 from dragoman.cli.exit_codes import ExitCode
-from dragoman.cli.live_output import LiveOutput
-from dragoman.cli.options import RunOptions, RunPlan, plan_of
 from dragoman.cli.output.renderer import Format, Renderer, show_as
 from dragoman.cli.output.terminal_log import TerminalLog
+from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of
 from dragoman.errors import DragomanError, UsageError
 from dragoman.rpc.trace import VARIABLE
 
@@ -74,7 +74,7 @@ def log_for(*, strict: bool, verbose: bool) -> None:
         log.setLevel(logging.DEBUG)
 
 
-def perform(live: LiveOutput, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+def perform(live: CommandLoop, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run the work; its exit code, or that of the interrupt that ended it."""
 
     async def guarded() -> int:
