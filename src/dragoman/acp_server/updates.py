@@ -77,19 +77,19 @@ class UpdateSender:
         self._side = side
         self._commands = commands
         self._name = msgspec.json.encode(session.id)
-        self._bridged: GatewaySession | None = None
+        self._gateway_session: GatewaySession | None = None
         stored = EventEnvelope(model.Source(ACP, "stored"), itertools.count(1), session.id)
         self._replayed = Unannounced(side.capabilities, stored)
 
     def follow(self, conversation: Conversation | None) -> None:
         """Send the events of this conversation from now on."""
-        self._bridged = None
+        self._gateway_session = None
         if conversation is not None:
             speaker = AcpTranslator(
                 notices=self._side.can("session.notices"),
                 compaction=self._side.can("session.compaction"),
             )
-            self._bridged = GatewaySession(conversation, speaker, self._side)
+            self._gateway_session = GatewaySession(conversation, speaker, self._side)
 
     # -- saying things ourselves
 
@@ -127,45 +127,51 @@ class UpdateSender:
         self, running: ConversationTurn, taken: Callable[[model.Event], None]
     ) -> model.TurnEnded | None:
         """Send the events of a turn until it ends, also after the client cancelled."""
-        bridged = self._bridged
-        assert bridged is not None
-        bridged.turning, bridged.running = True, running
+        gateway_session = self._gateway_session
+        assert gateway_session is not None
+        gateway_session.turning, gateway_session.running = True, running
         try:
-            return await bridged.follow(running, partial(self._tell, bridged), taken)
+            return await gateway_session.follow(
+                running, partial(self._tell, gateway_session), taken
+            )
         finally:
-            bridged.turning, bridged.running = False, None
-            self._tell_later(bridged)
+            gateway_session.turning, gateway_session.running = False, None
+            self._tell_later(gateway_session)
 
     def happened(self, event: model.Event) -> None:
         """Queue an event outside of a turn; `turn` sends the events of turns."""
-        bridged = self._bridged
-        if bridged is None or event.replay or bridged.conversation.turn is not None:
+        gateway_session = self._gateway_session
+        if gateway_session is None or event.replay or gateway_session.conversation.turn is not None:
             return
-        if len(bridged.later) < MAX_LATER:
-            bridged.later.append(event)
-        self._tell_later(bridged)
+        if len(gateway_session.later) < MAX_LATER:
+            gateway_session.later.append(event)
+        self._tell_later(gateway_session)
 
     async def caught_up(self) -> None:
         """Wait until the client knows everything that has happened in the turn so far."""
-        if self._bridged is not None:
-            await self._bridged.caught_up()
+        if self._gateway_session is not None:
+            await self._gateway_session.caught_up()
 
-    def _tell_later(self, bridged: GatewaySession) -> None:
+    def _tell_later(self, gateway_session: GatewaySession) -> None:
         connection = self._server.connection
-        if bridged.later and not bridged.telling and connection.failure is None:
-            bridged.telling = True
-            connection.tasks.start(self._tell_outside(bridged), "tell what happened")
+        if gateway_session.later and not gateway_session.telling and connection.failure is None:
+            gateway_session.telling = True
+            connection.tasks.start(self._tell_outside(gateway_session), "tell what happened")
 
-    async def _tell_outside(self, bridged: GatewaySession) -> None:
+    async def _tell_outside(self, gateway_session: GatewaySession) -> None:
         try:
-            while bridged.later and not bridged.turning and bridged is self._bridged:
-                await self._tell(bridged, bridged.later.pop(0))
+            while (
+                gateway_session.later
+                and not gateway_session.turning
+                and gateway_session is self._gateway_session
+            ):
+                await self._tell(gateway_session, gateway_session.later.pop(0))
         except ConnectionLost:
-            bridged.later.clear()
+            gateway_session.later.clear()
         finally:
-            bridged.telling = False
+            gateway_session.telling = False
 
-    async def _tell(self, bridged: GatewaySession, event: model.Event) -> None:
+    async def _tell(self, gateway_session: GatewaySession, event: model.Event) -> None:
         if isinstance(event, model.SettingsChanged):
             self._session.mode = self._session.choices.first_mode
             await self.choices()
@@ -174,19 +180,19 @@ class UpdateSender:
         elif (
             event.source.dialect == ACP
             and type(self._server.speech) is AcpSpeech
-            and bridged.takes(event)
+            and gateway_session.takes(event)
         ):
-            await self._pass_on(bridged, event)
+            await self._pass_on(gateway_session, event)
         else:
-            for update in bridged.speaker.updates(event):
+            for update in gateway_session.speaker.updates(event):
                 await self.update(update)
 
-    async def _pass_on(self, bridged: GatewaySession, event: model.Event) -> None:
+    async def _pass_on(self, gateway_session: GatewaySession, event: model.Event) -> None:
         """Forward the update as the peer sent it, once for all events of its line."""
         raw = event.raw
-        if raw is None or raw is bridged.last_raw or not event.native.startswith(_UPDATE):
+        if raw is None or raw is gateway_session.last_raw or not event.native.startswith(_UPDATE):
             return
-        bridged.last_raw = raw
+        gateway_session.last_raw = raw
         if event.native in UNTOLD:
             return
         if self._server.connection.is_full:

@@ -245,10 +245,10 @@ class ClientSession:
         await connection.aclose()
 
     async def _close_sessions(self) -> None:
-        for bridged in list(self._sessions.values()):
-            self._forget(bridged.conversation.id)
+        for gateway_session in list(self._sessions.values()):
+            self._forget(gateway_session.conversation.id)
             with contextlib.suppress(DragomanError):
-                await bridged.conversation.close()
+                await gateway_session.conversation.close()
 
     # -- the agent that the client sees
 
@@ -319,7 +319,7 @@ class ClientSession:
             capabilities = session.client.client_capabilities
             connection = self._server.connection
             side = ClientSide(connection, conversation.id, capabilities, speech=self._server.speech)
-            bridged = GatewaySession(
+            gateway_session = GatewaySession(
                 conversation,
                 AcpTranslator(
                     notices=side.can("session.notices"),
@@ -327,10 +327,10 @@ class ClientSession:
                 ),
                 side,
             )
-            self._sessions[conversation.id] = bridged
+            self._sessions[conversation.id] = gateway_session
             self._gateway.adopt(conversation.id, self)
-        session.choose_from(Choices(conversation, bridged.view))
-        return bridged
+        session.choose_from(Choices(conversation, gateway_session.view))
+        return gateway_session
 
     async def _new(self, session: Session) -> None:
         await self._open(session, "new")
@@ -339,10 +339,10 @@ class ClientSession:
         await self._open(session, "resume")
 
     async def _load(self, session: Session, replay: Turn) -> None:
-        bridged = await self._open(session, "load")
-        await bridged.conversation.wait_replayed()
-        for event in bridged.conversation.replayed:
-            await self._tell(bridged, event)
+        gateway_session = await self._open(session, "load")
+        await gateway_session.conversation.wait_replayed()
+        for event in gateway_session.conversation.replayed:
+            await self._tell(gateway_session, event)
 
     async def _list(self, request: acp.ListSessionsRequest) -> list[acp.SessionInfo]:
         found: list[acp.SessionInfo] = []
@@ -360,23 +360,23 @@ class ClientSession:
         return found
 
     async def _close(self, session: Session) -> None:
-        bridged = self._sessions.get(session.id)
-        if bridged is not None:
+        gateway_session = self._sessions.get(session.id)
+        if gateway_session is not None:
             self._forget(session.id)
-            await bridged.conversation.close()
+            await gateway_session.conversation.close()
 
     def _forget(self, session_id: str) -> None:
         self._sessions.pop(session_id, None)
         self._gateway.forget(session_id, self)
 
-    def _bridged(self, session_id: str) -> GatewaySession:
-        bridged = self._sessions.get(session_id)
-        if bridged is None:
+    def _session_of(self, session_id: str) -> GatewaySession:
+        gateway_session = self._sessions.get(session_id)
+        if gateway_session is None:
             raise RemoteError(codes.NOT_FOUND, "there is no such session")
-        return bridged
+        return gateway_session
 
     async def _set_mode(self, session: Session, mode_id: str) -> None:
-        conversation = self._bridged(session.id).conversation
+        conversation = self._session_of(session.id).conversation
         if self._forwards:
             # The client's own words are the peer's, too.
             await cast("AcpConversation", conversation).switch_mode(mode_id)
@@ -384,22 +384,24 @@ class ClientSession:
             await conversation.set_mode(mode_id)
 
     async def _set_option(self, session: Session, option_id: str, value: str | bool) -> None:
-        bridged = self._bridged(session.id)
-        if isinstance(value, str) and stands_for_models(bridged.conversation, option_id):
-            await bridged.conversation.set_model(value)
+        gateway_session = self._session_of(session.id)
+        if isinstance(value, str) and stands_for_models(gateway_session.conversation, option_id):
+            await gateway_session.conversation.set_model(value)
         else:
-            await bridged.conversation.set_option(option_id, value)
+            await gateway_session.conversation.set_option(option_id, value)
 
     # -- turns
 
     async def _prompt(self, turn: Turn) -> acp.PromptResponse:
-        bridged = self._bridged(turn.session.id)
-        bridged.turning = True
+        gateway_session = self._session_of(turn.session.id)
+        gateway_session.turning = True
         try:
             prompt = [translate.block(block) for block in turn.prompt]
-            async with bridged.conversation.prompt(prompt) as running:
-                bridged.running = running
-                ended = await bridged.follow(running, functools.partial(self._tell, bridged))
+            async with gateway_session.conversation.prompt(prompt) as running:
+                gateway_session.running = running
+                ended = await gateway_session.follow(
+                    running, functools.partial(self._tell, gateway_session)
+                )
                 result = running.result
             return answers.response(result, ended)
         except RemoteError:
@@ -407,66 +409,66 @@ class ClientSession:
         except DragomanError as error:
             raise answers.refusal(error) from error
         finally:
-            bridged.turning = False
-            bridged.running = None
-            self._tell_later(bridged)
+            gateway_session.turning = False
+            gateway_session.running = None
+            self._tell_later(gateway_session)
 
     # -- telling
 
     def happened(self, event: model.Event) -> None:
         """An event of one of our sessions, at once and in order."""
-        bridged = self._sessions[event.session or ""]
+        gateway_session = self._sessions[event.session or ""]
         if isinstance(event, model.SettingsChanged):
-            apply(bridged.view, event)
-        if bridged.conversation.turn is None and not event.replay:
-            bridged.later.append(event)
-            self._tell_later(bridged)
+            apply(gateway_session.view, event)
+        if gateway_session.conversation.turn is None and not event.replay:
+            gateway_session.later.append(event)
+            self._tell_later(gateway_session)
 
-    def _tell_later(self, bridged: GatewaySession) -> None:
+    def _tell_later(self, gateway_session: GatewaySession) -> None:
         """Send the events outside of turns, after the response that is being made now."""
         connection = self._server.connection
-        if bridged.later and not bridged.telling and connection.failure is None:
-            bridged.telling = True
-            connection.tasks.start(self._tell_outside(bridged), "tell what happened")
+        if gateway_session.later and not gateway_session.telling and connection.failure is None:
+            gateway_session.telling = True
+            connection.tasks.start(self._tell_outside(gateway_session), "tell what happened")
 
-    async def _tell_outside(self, bridged: GatewaySession) -> None:
+    async def _tell_outside(self, gateway_session: GatewaySession) -> None:
         try:
-            while bridged.later and not bridged.turning:
-                await self._tell(bridged, bridged.later.pop(0))
+            while gateway_session.later and not gateway_session.turning:
+                await self._tell(gateway_session, gateway_session.later.pop(0))
         except ConnectionLost:
-            bridged.later.clear()
+            gateway_session.later.clear()
         finally:
-            bridged.telling = False
+            gateway_session.telling = False
 
-    async def _tell(self, bridged: GatewaySession, event: model.Event) -> None:
+    async def _tell(self, gateway_session: GatewaySession, event: model.Event) -> None:
         """Send one event; forward the peer's own message if both speak ACP."""
         speech = self._server.speech
         raw = event.raw
-        if self._forwards and type(speech) is AcpSpeech and bridged.takes(event):
+        if self._forwards and type(speech) is AcpSpeech and gateway_session.takes(event):
             # One line may be several events, and is sent once.
-            if raw is not None and raw is not bridged.last_raw:
-                bridged.last_raw = raw
+            if raw is not None and raw is not gateway_session.last_raw:
+                gateway_session.last_raw = raw
                 if event.native.startswith(_UPDATE):
                     if self._server.connection.is_full:
-                        await self._hold_up(bridged)
+                        await self._hold_up(gateway_session)
                     self._forward(raw)
         else:
-            for update in self._updates(bridged, event):
-                if (sending := speech.update(bridged.conversation.id, update)) is not None:
+            for update in self._updates(gateway_session, event):
+                if (sending := speech.update(gateway_session.conversation.id, update)) is not None:
                     await sending
         if isinstance(event, model.PermissionAsked):
-            if event.request_id in bridged.told:
-                bridged.told.discard(event.request_id)
+            if event.request_id in gateway_session.told:
+                gateway_session.told.discard(event.request_id)
             else:
-                bridged.question(event.request_id).set()
+                gateway_session.question(event.request_id).set()
 
-    async def _hold_up(self, bridged: GatewaySession) -> None:
+    async def _hold_up(self, gateway_session: GatewaySession) -> None:
         """Wait for a client that reads too slowly. The current event is not sent yet."""
-        bridged.held_up = True
+        gateway_session.held_up = True
         try:
             await self._server.connection.drain()
         finally:
-            bridged.held_up = False
+            gateway_session.held_up = False
 
     def _forward(self, line: bytes) -> None:
         """The client gets what the peer sent, and nothing of it is decoded."""
@@ -477,24 +479,26 @@ class ClientSession:
             params = message.params if isinstance(message, messages.Notification) else Raw(b"{}")
         self._server.connection.post(_UPDATE, params)
 
-    def _updates(self, bridged: GatewaySession, event: model.Event) -> list[acp.SessionUpdate]:
+    def _updates(
+        self, gateway_session: GatewaySession, event: model.Event
+    ) -> list[acp.SessionUpdate]:
         if isinstance(event, model.SettingsChanged):
-            updates = self._settings(bridged, event)
+            updates = self._settings(gateway_session, event)
         else:
-            updates = list(bridged.speaker.updates(event))
+            updates = list(gateway_session.speaker.updates(event))
         if self._gateway.raw and event.raw is not None:
             meta = {RAW_KEY: _plain(event.raw)}
             updates = [replace(update, meta=meta) for update in updates]
         return updates
 
     def _settings(
-        self, bridged: GatewaySession, event: model.SettingsChanged
+        self, gateway_session: GatewaySession, event: model.SettingsChanged
     ) -> list[acp.SessionUpdate]:
         updates: list[acp.SessionUpdate] = []
-        if isinstance(event.mode, str) and bridged.view.modes and not self._forwards:
+        if isinstance(event.mode, str) and gateway_session.view.modes and not self._forwards:
             updates.append(acp.CurrentModeUpdate(current_mode_id=event.mode))
-        options = Choices(bridged.conversation, bridged.view).config_options(
-            None, {}, bridged.side.capabilities
+        options = Choices(gateway_session.conversation, gateway_session.view).config_options(
+            None, {}, gateway_session.side.capabilities
         )
         if options:
             updates.append(acp.ConfigOptionUpdate(config_options=options))
@@ -519,7 +523,7 @@ class ClientSession:
 
     async def decide(self, question: Question) -> Decision:
         """Let the client's user decide."""
-        bridged = self._sessions[question.session_id]
+        gateway_session = self._sessions[question.session_id]
         offered = {option.option_id: option for option in question.options}
         options = [
             acp.PermissionOption(
@@ -530,16 +534,16 @@ class ClientSession:
             for option in offered.values()
             if option.kind in _KINDS
         ]
-        if self._is_next(bridged, question):
-            bridged.told.add(question.request_id)
-        elif question.request_id and bridged.turning:
+        if self._is_next(gateway_session, question):
+            gateway_session.told.add(question.request_id)
+        elif question.request_id and gateway_session.turning:
             # The client must get the tool call before the request about it.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TOLD_TIMEOUT):
-                    await bridged.question(question.request_id).wait()
-            bridged.asked.pop(question.request_id, None)
+                    await gateway_session.question(question.request_id).wait()
+            gateway_session.asked.pop(question.request_id, None)
         try:
-            chosen = await bridged.side.permission(tool_call_of(question), options)
+            chosen = await gateway_session.side.permission(tool_call_of(question), options)
         except DragomanError as error:
             log.warning("nobody could be asked for permission: %s", error)
             return Answer.REJECT_ONCE
@@ -547,13 +551,13 @@ class ClientSession:
             return Answer.CANCEL
         return Chosen(chosen.option_id, Answer(str(offered[chosen.option_id].kind)))
 
-    def _is_next(self, bridged: GatewaySession, question: Question) -> bool:
+    def _is_next(self, gateway_session: GatewaySession, question: Question) -> bool:
         """Whether the client has got every event before a permission request. If both speak ACP,
         the request itself contains the tool call."""
-        if not self._forwards or bridged.running is None or bridged.held_up:
+        if not self._forwards or gateway_session.running is None or gateway_session.held_up:
             return False
         line: bytes | None = None
-        for event in bridged.running.untaken:
+        for event in gateway_session.running.untaken:
             if isinstance(event, Ended) or (line is not None and event.raw is not line):
                 return False
             line = event.raw

@@ -64,7 +64,7 @@ class PeerLink:
         return Gate("agent", (capability,)).is_open(self.client.agent.agent_capabilities)
 
     @property
-    def bridged(self) -> bool:
+    def behind_gateway(self) -> bool:
         """Whether the peer speaks another dialect than ACP."""
         return self._peer.client is not self.client
 

@@ -151,7 +151,7 @@ class Sessions:
             session.open_for(caller, session.id)
             far.upstream.route(session.id, session)
 
-        sent = pack(protocol.without_our_meta(body, but=MODEL if far.bridged else NOTHING))
+        sent = pack(protocol.without_our_meta(body, but=MODEL if far.behind_gateway else NOTHING))
         try:
             result = await self._peer.open(far, method, sent, opened)
             session = made[0]
