@@ -19,6 +19,7 @@ from dragoman.cli.output.renderer import TurnReport
 from dragoman.cli.permission_flags import permit_of
 from dragoman.client.results import Result, explain
 from dragoman.delegation.parked import note_success
+from dragoman.delegation.permission_ceiling import environment
 from dragoman.delegation.worktree.changed_files import ChangeWatch
 from dragoman.errors import AdapterFailed, DragomanError, PolicyNotEnforced, UsageError
 from dragoman.events import fold
@@ -162,10 +163,14 @@ class AdapterTurn:
 
     def _assignment(self) -> Assignment:
         plan = self._plan
+        lineage = dict(plan.lineage)
+        if lineage:
+            # The rules of the role count for a nested delegation, too; it may be the default one.
+            lineage |= environment(plan.whole_policy, peer=plan.name, role=self._role)
         way = dataclasses.replace(
             plan.way,
             # What a nested delegation has to know of us; an adapter passes nothing else on.
-            env={**plan.way.env, **plan.lineage},
+            env={**plan.way.env, **lineage},
             protocol=plan.dialect or plan.way.protocol,
         )
         return Assignment(

@@ -68,7 +68,7 @@ class Responder:
 
     # -- for the connection
 
-    def _fail(self, failure: ConnectionLost) -> None:
+    def fail(self, failure: ConnectionLost) -> None:
         raise NotImplementedError
 
     def _send(self, line: bytes) -> None:
@@ -190,6 +190,6 @@ class Responder:
                 line = self._peer.failure(request.id, codes.INTERNAL_ERROR, "Internal error")
             except MessageTooLong:
                 # A long id and a low limit. What can never be answered would stay open for ever.
-                self._fail(Overflow("a request cannot be answered: its id alone fills a line"))
+                self.fail(Overflow("a request cannot be answered: its id alone fills a line"))
                 return
         self._send(line)

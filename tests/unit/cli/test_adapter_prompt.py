@@ -73,6 +73,21 @@ def test_an_adapter_is_handed_what_the_plan_says(
     assert 0 < told["total"] <= 7
 
 
+def test_a_nested_delegation_is_bound_by_the_rules_of_the_role(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer(shell, "return Result(Outcome.OK, launch.way.env.get('DRAGOMAN_CEILING', 'none'))")
+    assert shell("run", "tool", "a house", "--format", "quiet").out == "none\n"
+    (shell.config / "config.toml").write_text(
+        '[[policy.rules]]\naction = "deny"\nrole = "plan"\nkind = "edit"\n'
+    )
+    monkeypatch.setenv("DRAGOMAN_DEPTH", "1")
+    said = shell("run", "tool", "a house", "--format", "quiet")
+    assert said.code == 0, said.err
+    (rule, *_) = json.loads(said.out)["rules"]
+    assert (rule["action"], rule["role"]) == ("deny", [])
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [
