@@ -7,8 +7,6 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pytest
-
 from dragoman.catalogue.load import Catalogue, built_in
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,7 +15,6 @@ BUILD_TIMEOUT = 50.0
 
 
 def test_a_wheel_holds_every_descriptor_and_every_other_file_of_data(tmp_path: Path) -> None:
-    pytest.importorskip("hatchling")
     code = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
     subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)],
