@@ -569,8 +569,7 @@ class Connection(Responder):
                 log.exception("%s: %s could not be called off", self.name, call.method)
 
     def fail(self, failure: ConnectionLost) -> None:
-        """End the connection: settle every call that waits. Only the first reason counts. `aclose`
-        closes the stream."""
+        """End the connection: settle every call that waits. Only the first reason counts."""
         if self._failure is not None:
             return
         self._failure = failure
