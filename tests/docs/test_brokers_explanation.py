@@ -6,7 +6,7 @@ import inspect
 import re
 
 from dragoman.broker import methods as broker_methods
-from dragoman.broker.server import lifecycle
+from dragoman.broker.server import state_machine
 from tests.docs.markdown import ROOT, blocks, section, table
 
 DOCUMENT = ROOT / "docs" / "explanation" / "brokers.md"
@@ -14,13 +14,13 @@ DOCUMENT = ROOT / "docs" / "explanation" / "brokers.md"
 
 def test_the_picture_is_made_of_the_table() -> None:
     (picture,) = [block for block in blocks(DOCUMENT) if block.info == "mermaid"]
-    assert picture.text == lifecycle.diagram()
+    assert picture.text == state_machine.diagram()
 
 
 def test_every_state_is_explained_as_in_the_code() -> None:
-    source = inspect.getsource(lifecycle.BrokerState)
+    source = inspect.getsource(state_machine.BrokerState)
     said = dict(re.findall(r'    [A-Z]+ = "(\w+)"\n    """(.*?)"""', source))
-    assert list(said) == [state.value for state in lifecycle.BrokerState]
+    assert list(said) == [state.value for state in state_machine.BrokerState]
     told = {cells[0].strip("`"): cells[1] for cells in table(section(DOCUMENT, "Its states"))}
     assert told == said
 

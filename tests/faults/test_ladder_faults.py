@@ -24,7 +24,7 @@ from dragoman.testing.chaos.canaries import TRIGGERS
 from dragoman.testing.chaos.table import OTHER, TABLE, Row
 from dragoman.transports.process.child import ShutdownTimes
 from dragoman.verify.ladder import RUNGS, climb
-from dragoman.verify.limits import LadderLimits
+from dragoman.verify.time_limits import LadderLimits
 from tests.aio import aio
 
 LIMITS: Final = LadderLimits(

@@ -20,7 +20,7 @@ from dragoman.delegation import (
     DelegationRequest,
     delegate,
 )
-from dragoman.delegation.report import AttemptReport
+from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.delegation.routing import Candidate
 from dragoman.runs.context import RunContext, load_context
 from dragoman.store.ledger import AttemptRecord, Ledger, ledger_path

@@ -11,7 +11,7 @@ from dragoman.catalogue.launch import resolve
 from dragoman.catalogue.load import Catalogue, built_in
 from dragoman.scout.store import VARIABLE
 from dragoman.verify.ladder import climb
-from dragoman.verify.limits import LadderLimits
+from dragoman.verify.time_limits import LadderLimits
 from tests.aio import aio
 
 LIMITS: Final = LadderLimits(tail=0.05, replay_quiet=0.05, oversized_size=1024 * 1024)

@@ -18,9 +18,9 @@ from dragoman.catalogue.card_store import CARDS, CardStore
 from dragoman.catalogue.launch import resolve, with_env
 from dragoman.config import find_paths
 from dragoman.testing.fake_model import FakeModel
-from dragoman.verify.canaries import Canaries
+from dragoman.verify.canary_prompts import Canaries
 from dragoman.verify.ladder import climb
-from dragoman.verify.limits import LadderLimits
+from dragoman.verify.time_limits import LadderLimits
 from scripts.peers import install
 from tests.aio import aio
 from tests.peers import codex

@@ -22,7 +22,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Method
 from dragoman.errors import DragomanError, RemoteError
 from dragoman.events import model
-from dragoman.gateway import answers
+from dragoman.gateway import prompt_responses
 from dragoman.gateway.client_requests import request_of, tool_call_of
 
 log: Final = logging.getLogger("dragoman.acp_server")
@@ -111,7 +111,7 @@ class ClientRequests:
             # The client's own words are the peer's, too.
             raise
         except DragomanError as error:
-            raise answers.refusal(error) from error
+            raise prompt_responses.refusal(error) from error
 
 
 def _tool_call(question: Question) -> acp.ToolCallUpdate:

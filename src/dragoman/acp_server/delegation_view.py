@@ -30,7 +30,7 @@ from dragoman.rpc.tasks import finish
 
 if TYPE_CHECKING:
     from dragoman.client.permissions import Permit
-    from dragoman.delegation.report import AttemptReport
+    from dragoman.delegation.attempt_report import AttemptReport
     from dragoman.delegation.routing import Candidate, Decision
     from dragoman.rpc.tasks import TaskOwner
     from dragoman.runs.context import RunContext

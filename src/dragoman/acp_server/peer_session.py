@@ -44,7 +44,7 @@ from dragoman.events import fold
 from dragoman.events.model import Event
 from dragoman.events.parts import Block, Resource, Text
 from dragoman.events.view import View
-from dragoman.gateway import answers
+from dragoman.gateway import prompt_responses
 from dragoman.gateway.choices import stands_for_models
 from dragoman.policy import Approver, allows_everything
 from dragoman.runs.lineage import inherited
@@ -343,7 +343,7 @@ class PeerSession:
         except NotPermitted as error:
             if self._turn is not None and answer is not Answer.CANCEL:
                 self._turn.denied(Denial("", question.title, question.kind))
-            raise answers.refusal(error) from error
+            raise prompt_responses.refusal(error) from error
         finally:
             # Without effect on what has run.
             served.close()

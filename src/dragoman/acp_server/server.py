@@ -38,7 +38,7 @@ from dragoman.errors import (
     UnknownSession,
     UsageError,
 )
-from dragoman.gateway import answers
+from dragoman.gateway import prompt_responses
 from dragoman.rpc import Connection, ConnectionSettings, End
 from dragoman.rpc.tasks import finish
 from dragoman.runs.context import RunContext, load_context
@@ -99,7 +99,7 @@ def refused(handler: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         except UnknownSession as error:
             raise RemoteError(codes.NOT_FOUND, str(error)) from error
         except DragomanError as error:
-            raise answers.refusal(error) from error
+            raise prompt_responses.refusal(error) from error
 
     return run
 

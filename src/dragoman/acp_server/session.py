@@ -31,7 +31,7 @@ from dragoman.errors import DragomanError, RemoteError, StoreError, UsageError
 from dragoman.events import model
 from dragoman.events.envelope import EventEnvelope as Envelope
 from dragoman.events.parts import Block, Capabilities, Text
-from dragoman.gateway import answers
+from dragoman.gateway import prompt_responses
 from dragoman.gateway.choices import Choices
 from dragoman.runs.brief import brief_for
 from dragoman.runs.conversation_summary import ConversationSummary
@@ -294,7 +294,7 @@ class EditorSession:
         if judged.outcome is not result.outcome:
             # Its own word for the end is not what happened.
             ended = None
-        return answers.response(judged, ended)
+        return prompt_responses.response(judged, ended)
 
     async def _delegate(
         self, turn: Turn, role: str, text: str, blocks: Sequence[Block]

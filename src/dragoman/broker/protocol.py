@@ -1,6 +1,6 @@
 """The messages of a broker beyond ACP: shapes of parameters and results, and `_meta.dragoman`.
 
-The names of the methods are in `broker.methods`; how errors travel is in `broker.error_transfer`.
+The names of the methods are in `broker.methods`; how errors travel is in `error_codec`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.broker import error_transfer
+from dragoman.broker import error_codec
 from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import ConfigInvalid, DragomanError, RemoteError, UsageError
 from dragoman.policy.rules import Policy, PolicySettings
@@ -228,14 +228,14 @@ def text(raw: Raw | None) -> str | None:
 def refusal(error: DragomanError) -> RemoteError:
     """What a caller gets for an error: the peer's own as it is, ours with its class beside it."""
     if isinstance(error, RemoteError):
-        data = error_transfer.with_stderr(error.data, error.stderr_tail)
+        data = error_codec.with_stderr(error.data, error.stderr_tail)
         return RemoteError(error.code, error.message, data)
     if error.error_class == "broker_busy":
-        code = error_transfer.BUSY
+        code = error_codec.BUSY
     elif error.error_class in ("unknown_session", "session_lost", "unknown_job"):
         code = codes.NOT_FOUND
     elif isinstance(error, UsageError):
         code = codes.INVALID_PARAMS
     else:
         code = codes.INTERNAL_ERROR
-    return RemoteError(code, str(error), error_transfer.describe(error))
+    return RemoteError(code, str(error), error_codec.describe(error))

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.install import NAME, FileOption, NameOption, WriteOption, check_name, install
 from dragoman.cli.output.terminal import put_data, put_err
 

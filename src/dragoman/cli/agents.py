@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_data, put_err, put_out
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, YesOption
 
@@ -195,7 +195,7 @@ def _agreed(
 ) -> bool:
     """Whether to go on: not for a look only, and not without a yes where many files change."""
     from dragoman.catalogue.agent_files import preview
-    from dragoman.cli.output.diffs import write_diff
+    from dragoman.cli.output.config_diffs import write_diff
     from dragoman.cli.output.questions import confirm
     from dragoman.errors import UsageError
 
@@ -215,7 +215,7 @@ def _agreed(
 
 
 def _tell(edit: AgentFileEdit, place: RunContext) -> None:
-    from dragoman.cli.output.diffs import write_diff
+    from dragoman.cli.output.config_diffs import write_diff
 
     write_diff(edit.changes, cwd=place.cwd)
     if not edit.changes:
@@ -226,7 +226,7 @@ def _tell(edit: AgentFileEdit, place: RunContext) -> None:
 
 
 def _complain(problems: list[Problem] | tuple[Problem, ...], place: RunContext) -> None:
-    from dragoman.cli.output.neutral import neutral
+    from dragoman.cli.output.escape import neutral
 
     for problem in problems:
         where = _shown(problem.path, place)

@@ -1,6 +1,6 @@
 """Typer application of the command line: the table of commands, loaded lazily.
 
-Each command is a module `dragoman.cli.NAME`, imported when it is called; `cli.commands` describes
+Each command is a module `dragoman.cli.NAME`, imported when it is called; `command_module` describes
 what it must contain. `cli.entry` turns errors into messages and exit codes.
 """
 
@@ -15,9 +15,9 @@ from typing import Any, Final, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from dragoman.cli.commands import HELP_NAMES
-from dragoman.cli.option_types import quicken
+from dragoman.cli.command_module import HELP_NAMES
 from dragoman.cli.output.terminal import put_err, put_out
+from dragoman.cli.typer_converters import quicken
 
 COMMANDS: Final = {
     "init": "Find out which agents are here, and end with one at work.",

@@ -1,6 +1,6 @@
 """Validate command-line values of any option: UTF-8 text, finite numbers, non-empty paths, `--cwd`.
 
-Used by both parsers, `cli.option_types` (typer) and `cli.fast_parser`. Each command validates the
+Used by both parsers, `typer_converters` (typer) and `cli.fast_parser`. Each command validates the
 meaning of its own options.
 """
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dragoman.cli import prompt_options as options
-from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
+from dragoman.cli.command_module import CONTEXT, WithCommandLine, new_app, words_after_dashes
 from dragoman.cli.output.terminal import put_data, put_err, put_out
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 
@@ -124,7 +124,7 @@ def logs_command(
     """
     from dragoman.broker.endpoint import logs_folder
     from dragoman.broker.spec import is_meant
-    from dragoman.cli.output.neutral import neutral
+    from dragoman.cli.output.escape import neutral
     from dragoman.paths import find_paths
 
     files = sorted(logs_folder(find_paths().state).glob("broker-*.log"), key=_age)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from dragoman.cli import prompt_options as options
-from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
+from dragoman.cli.command_module import CONTEXT, WithCommandLine, new_app, words_after_dashes
 from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.errors import BrokerError, ConnectionLost, DragomanError, UsageError
 
@@ -175,7 +175,7 @@ async def _next_line(live: CommandLoop, *, interactive: bool) -> str | None:
 
 def help_of(session: PromptSession) -> str:
     """The commands of the agent, and ours."""
-    from dragoman.cli.output.neutral import one_line
+    from dragoman.cli.output.escape import one_line
 
     lines = ["  /help  show this list", "  /quit  leave"]
     for command in session.view.commands:

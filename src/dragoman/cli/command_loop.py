@@ -23,8 +23,8 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from dragoman.cli.exit_codes import ExitCode
-from dragoman.cli.output.held import held
-from dragoman.cli.output.neutral import neutral
+from dragoman.cli.output.escape import neutral
+from dragoman.cli.output.hold_output import held
 from dragoman.cli.output.terminal import drop_typed, put_question
 
 LAST_INTERRUPT: Final = 3

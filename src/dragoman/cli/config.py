@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_data, put_err, put_out
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, YesOption
 
@@ -46,8 +46,8 @@ def show_command(*, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = Non
       DRAGOMAN_FORMAT=json dragoman config show
       dragoman config show --format json | jq 'select(.origin != "default")'
     """
+    from dragoman.cli.output.escape import neutral
     from dragoman.cli.output.jsonl import write_json
-    from dragoman.cli.output.neutral import neutral
     from dragoman.cli.output.tables import write_table
     from dragoman.runs.context import load_context
 
@@ -201,7 +201,7 @@ def trust_command(
 
 def _present(project: Project) -> None:
     """Show what a project wants, in words and as it is written."""
-    from dragoman.cli.output.neutral import neutral
+    from dragoman.cli.output.escape import neutral
     from dragoman.config.trust_summary import wanted
 
     put_out(f"{project.file} wants to:\n")

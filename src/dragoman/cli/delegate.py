@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli import prompt_options as options
-from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
@@ -183,15 +183,15 @@ def _request(
     on_wait: Callable[[str], object],
     **more: object,
 ) -> DelegationRequest:
-    from dragoman.cli import inputs
     from dragoman.cli import prompt as cli_prompt
+    from dragoman.cli import read_input
     from dragoman.delegation import DelegationRequest, read_agent
 
     if timeout is not None and not timeout > 0:
         raise UsageError("--timeout is a number of seconds greater than 0")
     began_at = time.monotonic()
     text = cli_prompt.read_prompt(prompt, file, no_stdin=no_stdin, timeout=timeout, on_wait=on_wait)
-    timeout = inputs.remaining(timeout, time.monotonic() - began_at)
+    timeout = read_input.remaining(timeout, time.monotonic() - began_at)
     typed = "" if prompt in (None, cli_prompt.STDIN) else str(prompt)
     files = len(list(cli_prompt.mentioned(typed, place.cwd)))
     if agent is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_out
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 
@@ -92,7 +92,7 @@ def _findings(place: RunContext, format: ListFormat) -> list[Diagnosis]:
 
 
 def _print(finding: Diagnosis) -> None:
-    from dragoman.cli.output.neutral import neutral
+    from dragoman.cli.output.escape import neutral
     from dragoman.cli.output.terminal import paint_for
 
     paint = paint_for(sys.stdout)
@@ -104,7 +104,7 @@ def _print(finding: Diagnosis) -> None:
 
 
 def _report(place: RunContext, findings: list[Diagnosis]) -> None:
-    from dragoman.cli.output.neutral import neutral
+    from dragoman.cli.output.escape import neutral
     from dragoman.cli.versions import report
     from dragoman.setup.bug_report import compose
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from dragoman.cli.exit_codes import ExitCode
-from dragoman.cli.output.neutral import neutral
+from dragoman.cli.output.escape import neutral
 from dragoman.errors import (
     AdapterFailed,
     AuthRequired,

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from dragoman.cli import prompt_options as options
-from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_data
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 from dragoman.errors import UsageError
@@ -58,8 +58,8 @@ def explain(
     import msgspec
 
     from dragoman.cli.exit_codes import ExitCode
+    from dragoman.cli.output.escape import neutral
     from dragoman.cli.output.jsonl import write_json
-    from dragoman.cli.output.neutral import neutral
     from dragoman.delegation.candidates import decide_for
     from dragoman.delegation.request import DelegationRequest, read_agent
     from dragoman.delegation.routing import explain as lines_of

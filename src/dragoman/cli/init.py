@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.prompt_options import complete_peer
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 from dragoman.errors import DragomanError, UsageError

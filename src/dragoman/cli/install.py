@@ -51,7 +51,7 @@ def install(
     client: Client, *, name: str, write: bool, file: Path | None, project: Path | None
 ) -> None:
     """Print an entry, or write it."""
-    from dragoman.cli.output.neutral import neutral
+    from dragoman.cli.output.escape import neutral
     from dragoman.errors import UsageError
     from dragoman.setup.install import entries
     from dragoman.setup.install.program import this_program

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_data, put_err
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 from dragoman.errors import UsageError
@@ -154,8 +154,8 @@ def show_result(job: JobRecord, format: ListFormat) -> int:
     """Print what came of a job; the exit code that says so."""
     from dragoman.cli.exit_codes import ExitCode, of_outcome
     from dragoman.cli.output import job_pages
+    from dragoman.cli.output.escape import neutral
     from dragoman.cli.output.jsonl import write_json
-    from dragoman.cli.output.neutral import neutral
 
     over = job.state == "ended"
     if format is ListFormat.JSON:

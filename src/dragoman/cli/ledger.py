@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 import typer
 
-from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_data, put_err
 from dragoman.cli.shared_options import YesOption
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from dragoman.cli.inputs import MAX_CONFIG_SIZE, read_named
+from dragoman.cli.read_input import MAX_CONFIG_SIZE, read_named
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import UsageError
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
+from dragoman.cli.command_module import CONTEXT, WithCommandLine, new_app, words_after_dashes
 from dragoman.cli.output.terminal import put_data, put_err, put_out
 from dragoman.cli.prompt_options import complete_peer, complete_variable
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
@@ -311,7 +311,7 @@ def _place(cwd: Path | None) -> RunContext:
 
 def _warn(place: RunContext) -> None:
     """Say what was left out: a peer that is missing in the list is missing for a reason."""
-    from dragoman.cli.output.neutral import neutral
+    from dragoman.cli.output.escape import neutral
 
     for problem in (*place.config.problems, *place.catalogue.problems):
         put_err(neutral(f"left out: {problem}") + "\n")
@@ -337,7 +337,7 @@ def _measure(
     from dragoman.cli.output.verify_progress import LadderProgress, card_as_json
     from dragoman.errors import UsageError
     from dragoman.setup.add_peer import measure
-    from dragoman.verify.limits import LadderLimits
+    from dragoman.verify.time_limits import LadderLimits
 
     if timeout is not None and not timeout > 0:
         raise UsageError("--timeout is a number of seconds greater than 0")
@@ -415,8 +415,8 @@ def _leave_unverified() -> None:
 
 
 def _tell(done: Done, place: RunContext) -> None:
-    from dragoman.cli.output.diffs import write_diff
-    from dragoman.cli.output.neutral import neutral
+    from dragoman.cli.output.config_diffs import write_diff
+    from dragoman.cli.output.escape import neutral
 
     write_diff(done.changes, cwd=place.cwd)
     for note in done.notes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from dragoman.cli.command_loop import CommandLoop, Interrupted
 from dragoman.cli.output import questions
-from dragoman.cli.output.neutral import one_line
+from dragoman.cli.output.escape import one_line
 from dragoman.cli.output.terminal import is_interactive, width_of
 from dragoman.client.permissions import (
     Answer,

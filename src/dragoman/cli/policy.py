@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
+from dragoman.cli.command_module import CONTEXT, WithCommandLine, new_app, words_after_dashes
 from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 
@@ -82,8 +82,8 @@ def show_command(
     """
     import msgspec
 
+    from dragoman.cli.output.escape import neutral
     from dragoman.cli.output.jsonl import write_json
-    from dragoman.cli.output.neutral import neutral
     from dragoman.cli.output.tables import write_table
 
     place = _place(cwd)
@@ -155,8 +155,8 @@ def test_command(
       dragoman policy test delete --path build --permissions approve-all --format json
     """
     from dragoman.cli.exit_codes import ExitCode
+    from dragoman.cli.output.escape import neutral
     from dragoman.cli.output.jsonl import write_json
-    from dragoman.cli.output.neutral import neutral
     from dragoman.errors import UsageError
     from dragoman.policy import Act, judge
     from dragoman.policy.evaluation import ActFacts

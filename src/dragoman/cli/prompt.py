@@ -1,6 +1,6 @@
 """Build the content of a prompt: argument, file, stdin, ``@file`` mentions and images.
 
-Reads files outside the workspace only if an option names them. Sends nothing; `cli.inputs` reads
+Reads files outside the workspace only if an option names them. Sends nothing; `read_input` reads
 stdin and bounds the wait.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from dragoman.cli import inputs
+from dragoman.cli import read_input
 from dragoman.cli.output.terminal import is_terminal
 from dragoman.errors import Unsupported, UsageError
 from dragoman.events.parts import Block, Capabilities, Image, Link, Resource, Text
@@ -60,13 +60,13 @@ def read_prompt(
         raise UsageError("- and --no-stdin contradict each other")
     parts = [] if argument is None else [argument]
     if file is not None and not dashed:
-        data = inputs.read_named(file, max_size=inputs.MAX_PROMPT_SIZE)
+        data = read_input.read_named(file, max_size=read_input.MAX_PROMPT_SIZE)
         parts.append(_text(data, str(file)))
     wanted = dashed or not parts
     if wanted and (no_stdin or (file is None and is_terminal(sys.stdin))):
         raise UsageError("there is no prompt: give it as an argument, with -f FILE, or by pipe")
-    if wanted or (not no_stdin and inputs.is_piped()):
-        piped = _text(inputs.read_stdin(timeout=timeout, on_wait=on_wait), "stdin")
+    if wanted or (not no_stdin and read_input.is_piped()):
+        piped = _text(read_input.read_stdin(timeout=timeout, on_wait=on_wait), "stdin")
         if wanted:
             parts.append(piped)
         elif piped.strip():
@@ -146,7 +146,7 @@ def content_of(path: Path, can: Capabilities) -> Block:
 
 def read_image(path: Path) -> Image:
     """An image file as content."""
-    data = inputs.read_named(path, max_size=IMAGE_SIZE)
+    data = read_input.read_named(path, max_size=IMAGE_SIZE)
     return Image(base64.b64encode(data).decode(), _kind(data, path))
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from dragoman.cli import prompt_options as options
-from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
+from dragoman.cli.command_module import CONTEXT, WithCommandLine, new_app, words_after_dashes
 
 HELP = """
 Ask an agent for one thing and watch it work.

@@ -42,8 +42,8 @@ def run(
         raise UsageError("name a peer, or give a command line after --")
 
     from dragoman.cli.command_start import prepare
-    from dragoman.cli.inputs import remaining
     from dragoman.cli.prompt import read_prompt
+    from dragoman.cli.read_input import remaining
     from dragoman.cli.run_plan import RunOptions, within
 
     options = RunOptions(

@@ -11,8 +11,8 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-from dragoman.cli.commands import new_app
-from dragoman.cli.option_types import quicken
+from dragoman.cli.command_module import new_app
+from dragoman.cli.typer_converters import quicken
 
 DOORS: Final = {
     "acp": "Be one agent for an editor, with all of your peers behind it.",

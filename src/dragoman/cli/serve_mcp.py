@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dragoman.cli import prompt_options
-from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_err
 from dragoman.cli.shared_options import CwdOption
 from dragoman.errors import UsageError

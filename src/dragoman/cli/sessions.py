@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_data, put_err, put_out
 from dragoman.cli.prompt_options import complete_peer
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, YesOption
@@ -285,7 +285,7 @@ def delete_command(
       dragoman sessions delete s-01h9x2k7ab --yes
     """
     from dragoman.broker.client.sessions import lasting_job
-    from dragoman.cli.output.neutral import one_line
+    from dragoman.cli.output.escape import one_line
     from dragoman.cli.output.questions import confirm
     from dragoman.errors import TurnInProgress
     from dragoman.paths import find_paths
@@ -348,7 +348,7 @@ def import_command(
     Examples:
       dragoman sessions import parser.jsonl
     """
-    from dragoman.cli.inputs import read_lines
+    from dragoman.cli.read_input import read_lines
 
     with _store() as store:
         record = store.import_(read_lines(file))

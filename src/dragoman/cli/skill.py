@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_data, put_out
 
 app: Final = new_app()
@@ -40,7 +40,7 @@ def skill_command(
       dragoman skill --write .agents/skills
       dragoman skill >> AGENTS.md
     """
-    from dragoman.cli.output.neutral import neutral
+    from dragoman.cli.output.escape import neutral
     from dragoman.setup.install import entries
     from dragoman.setup.install.skill import plan_skill, skill_text
 

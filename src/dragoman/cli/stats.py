@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_err, put_out
 
 app: Final = new_app()

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dragoman.cli.output.escape import neutral
 from dragoman.cli.output.jsonl import escaped
-from dragoman.cli.output.neutral import neutral
 from dragoman.cli.output.renderer import Renderer
 from dragoman.cli.output.terminal import is_terminal, put_data, put_out
 from dragoman.cli.shared_options import ListFormat

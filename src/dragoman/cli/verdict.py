@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_err
 from dragoman.cli.shared_options import FormatOption, ListFormat
 

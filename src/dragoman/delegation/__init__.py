@@ -1,8 +1,8 @@
 """Delegate a prompt to the best available peer, with retry, fallback and a full report.
 
-`request` says what is wanted, `facts` and `candidates` which peers can do it, `routing` decides the
-order, `execution` runs the attempts, `journal` records them, `results` holds the outcome. Public
-names are imported on first use, so that a decision alone loads no code that connects to a peer.
+`request` says what is wanted, `collect_facts` and `candidates` which peers can do it, `routing`
+decides the order, `execution` runs the attempts, `journal` records them, `results` holds
+the outcome. Public names are imported on first use, so that a decision alone loads no code that connects to a peer.
 """
 
 from __future__ import annotations

@@ -18,16 +18,16 @@ from msgspec import structs
 from dragoman.catalogue.enforcement import Enforced, enforce, unapproved
 from dragoman.catalogue.launch import LaunchSpec, way_to
 from dragoman.delegation import local_attempt, permission_ceiling
-from dragoman.delegation.cancel import unrest
-from dragoman.delegation.facts import LOCAL, local_model
+from dragoman.delegation.attempt_report import AttemptReport, report_of, report_of_error
+from dragoman.delegation.collect_facts import LOCAL, local_model
 from dragoman.delegation.learning import outcome_of_error
-from dragoman.delegation.limits import OVER_BUDGET, TurnLimits, tightened
 from dragoman.delegation.prices import Price, price
-from dragoman.delegation.report import AttemptReport, report_of, report_of_error
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.routing import Candidate
+from dragoman.delegation.spending_limits import OVER_BUDGET, TurnLimits, tightened
+from dragoman.delegation.still_running import unrest
 from dragoman.delegation.worktree.changed_files import without_own
-from dragoman.delegation.worktree.check import run_check
+from dragoman.delegation.worktree.check_command import run_check
 from dragoman.delegation.worktree.git import is_folder
 from dragoman.delegation.worktree.isolation import Isolation
 from dragoman.delegation.worktree.outside_writes import outside_writes

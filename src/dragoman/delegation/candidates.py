@@ -1,7 +1,7 @@
 """Decide which peers can take a request, apply the fallback setting, and build the NoPeer error.
 
-Starts and writes nothing. `facts` collects the inputs, `routing` makes the decision, `execution`
-carries it out.
+Starts and writes nothing. `collect_facts` collects the inputs, `routing` makes the decision,
+`execution` carries it out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from dragoman.config.schema import Fallback
-from dragoman.delegation.facts import LOCAL, gather
+from dragoman.delegation.collect_facts import LOCAL, gather
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.routing import Candidate, Decision, Reason, decide
 from dragoman.errors import NoPeer

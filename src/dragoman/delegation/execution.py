@@ -17,18 +17,18 @@ from msgspec import structs
 
 from dragoman.delegation import learning
 from dragoman.delegation.attempt import WORKTREES, Attempt, AttemptSetup, runtime_role
+from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.delegation.candidates import allowed, nobody, reason_for_first
-from dragoman.delegation.facts import BREAKER, LOCAL, gather, login_of
+from dragoman.delegation.collect_facts import BREAKER, LOCAL, gather, login_of
 from dragoman.delegation.health import Reading, Sign, backoff
 from dragoman.delegation.journal import Journal
+from dragoman.delegation.otel import calling
 from dragoman.delegation.parked import surroundings_here
 from dragoman.delegation.permission_ceiling import inherited_ceilings
 from dragoman.delegation.prices import read_prices
-from dragoman.delegation.report import AttemptReport
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.results import Delegation
 from dragoman.delegation.routing import Candidate, Decision, decide
-from dragoman.delegation.telemetry import calling
 from dragoman.delegation.worktree.sweep import sweep
 from dragoman.errors import StoreError
 from dragoman.events.model import Event

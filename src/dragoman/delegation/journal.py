@@ -33,7 +33,7 @@ from dragoman.store.open import open_store
 from dragoman.store.records import JobRecord, root_of
 
 if TYPE_CHECKING:
-    from dragoman.delegation.report import AttemptReport
+    from dragoman.delegation.attempt_report import AttemptReport
     from dragoman.delegation.request import DelegationRequest
     from dragoman.delegation.routing import Decision
     from dragoman.runs.context import RunContext

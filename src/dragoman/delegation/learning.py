@@ -9,9 +9,9 @@ from __future__ import annotations
 from msgspec import structs
 
 from dragoman.client.results import explain
+from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.delegation.bandit import SCALES, prior, reward, updated
 from dragoman.delegation.health import Breaker, Reading, greeted, read
-from dragoman.delegation.report import AttemptReport
 from dragoman.errors import (
     CallTimeout,
     DragomanError,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from dragoman.client.budgets import Budgets
-from dragoman.delegation.facts import LOCAL
+from dragoman.delegation.collect_facts import LOCAL
 from dragoman.delegation.local_model import LocalModel, ask
 from dragoman.events.envelope import EventEnvelope
 from dragoman.events.model import Event, MessageDelta, Source, TurnEnded, TurnStarted

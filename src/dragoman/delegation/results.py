@@ -1,6 +1,6 @@
 """Delegation: the result of a delegation with decision, attempts and cost, as text and JSON.
 
-Each attempt is an AttemptReport of `delegation.report`, the decision comes from
+Each attempt is an AttemptReport of `attempt_report`, the decision comes from
 `delegation.routing`.
 """
 
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.config.schema import Adaptive
-from dragoman.delegation.report import AttemptReport
+from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.delegation.routing import Decision
 from dragoman.events.words import Outcome
 from dragoman.store.values import Charge, Provenance

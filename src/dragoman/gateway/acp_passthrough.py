@@ -29,7 +29,7 @@ from dragoman.dialects.acp.v1.methods import SESSION_FORK_NAME
 from dragoman.errors import CallCancelled, ConnectionLost, DragomanError, RemoteError, UsageError
 from dragoman.events import model
 from dragoman.events.envelope import EventEnvelope
-from dragoman.gateway import acp_filter, answers
+from dragoman.gateway import acp_filter, prompt_responses
 from dragoman.gateway.acp_filter import UpdateFilter
 from dragoman.gateway.relay import HERE, Upstream, session_of
 from dragoman.rpc import LATER, Call, Connection, Handlers, boundary
@@ -111,7 +111,7 @@ class Passthrough:
                 upstream.note_page(request, result, self._connection)
             upstream.connection.answer(request, result)
         elif isinstance(error, CallCancelled) or request.method not in _DECLINED:
-            refusal = answers.refusal(error)
+            refusal = prompt_responses.refusal(error)
             upstream.connection.refuse(request, refusal.code, refusal.message, refusal.data)
         else:
             log.warning("nobody could be asked (%s): %s", request.method, error)
@@ -207,7 +207,7 @@ class PassthroughSession:
         try:
             return (handler or self._handler_of(request.method))(request)
         except DragomanError as error:
-            raise answers.refusal(error) from error
+            raise prompt_responses.refusal(error) from error
 
     def notification(self, notification: Notification) -> None:
         if self._instead is not None or self._capabilities is None:
@@ -336,7 +336,7 @@ class PassthroughSession:
         self.connection.answer(request, result)
 
     def _failed(self, request: Request, error: DragomanError) -> None:
-        refusal = answers.refusal(error)
+        refusal = prompt_responses.refusal(error)
         self.connection.refuse(request, refusal.code, refusal.message, refusal.data)
 
     def _cancel_request(self, notification: Notification) -> None:
@@ -428,7 +428,7 @@ class PassthroughSession:
         try:
             await passage.session.close()
         except DragomanError as error:
-            raise answers.refusal(error) from error
+            raise prompt_responses.refusal(error) from error
         return acp.CloseSessionResponse()
 
     def _set_option(self, request: Request) -> Any:
@@ -442,7 +442,7 @@ class PassthroughSession:
         try:
             await passage.session.set_model(model_id)
         except DragomanError as error:
-            raise answers.refusal(error) from error
+            raise prompt_responses.refusal(error) from error
         return acp.SetSessionConfigOptionResponse(config_options=passage.sieve.choices())
 
     # -- turns
@@ -458,7 +458,7 @@ class PassthroughSession:
         def settle(result: Raw | None, error: DragomanError | None) -> None:
             if passage.prompt is not None and passage.prompt[0] is request:
                 passage.ended()
-                self._settled(request, result, error, answers.prompt_result)
+                self._settled(request, result, error, prompt_responses.prompt_result)
 
         call = self.upstream.connection.begin(_PROMPT, request.params, settle=settle)
         passage.prompt = (request, call)

@@ -22,7 +22,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Method
 from dragoman.errors import DragomanError, RemoteError
 from dragoman.events import model
-from dragoman.gateway import answers
+from dragoman.gateway import prompt_responses
 
 if TYPE_CHECKING:
     from dragoman.gateway.client_session import ClientSession
@@ -58,7 +58,7 @@ class Services:
             # The client's own words are the peer's, too.
             raise
         except DragomanError as error:
-            raise answers.refusal(error) from error
+            raise prompt_responses.refusal(error) from error
 
     # -- questions to the user
 

@@ -1,7 +1,7 @@
 """Serve a peer to one client: requests go to the peer, the peer's events go to the client.
 
 Events of a turn are sent in wire order and before the response to the prompt; events outside a turn
-follow after it. `events_to_acp` translates events, `gateway.answers` translates results and
+follow after it. `events_to_acp` translates events, `prompt_responses` translates results and
 errors.
 """
 
@@ -31,7 +31,7 @@ from dragoman.errors import ConnectionLost, DragomanError, RemoteError
 from dragoman.events import model
 from dragoman.events.fold import apply
 from dragoman.events.view import View
-from dragoman.gateway import answers
+from dragoman.gateway import prompt_responses
 from dragoman.gateway.acp_filter import RAW_KEY
 from dragoman.gateway.acp_passthrough import PassthroughSession
 from dragoman.gateway.choices import Choices, stands_for_models, wanted_model
@@ -191,7 +191,7 @@ def refusing(
         try:
             return await handler(*args, **kwargs)
         except DragomanError as error:
-            raise answers.refusal(error) from error
+            raise prompt_responses.refusal(error) from error
 
     return refused
 
@@ -403,11 +403,11 @@ class ClientSession:
                     running, functools.partial(self._tell, gateway_session)
                 )
                 result = running.result
-            return answers.response(result, ended)
+            return prompt_responses.response(result, ended)
         except RemoteError:
             raise
         except DragomanError as error:
-            raise answers.refusal(error) from error
+            raise prompt_responses.refusal(error) from error
         finally:
             gateway_session.turning = False
             gateway_session.running = None

@@ -17,7 +17,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.events import model, parts
 from dragoman.events.words import FileOp, PlanStatus, Role, ToolStatus
-from dragoman.gateway.hunks import hunks_of
+from dragoman.gateway.diff_hunks import hunks_of
 
 SHOWN_OUTPUT: Final = 32 * 1024
 """Characters of a tool's output that are shown, the newest: every update repeats all of them."""

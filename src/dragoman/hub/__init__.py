@@ -41,9 +41,9 @@ MOVED: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "sessions": ("dragoman.store", {"Recorder": "SessionEventsWriter", "Writer": "StoreWriter"}),
     "sessions.history": ("dragoman.store.history", {}),
     "verify": ("dragoman.verify", {}),
-    "verify.canaries": ("dragoman.verify.canaries", {}),
+    "verify.canaries": ("dragoman.verify.canary_prompts", {}),
     "verify.ladder": ("dragoman.verify.ladder", {}),
-    "verify.limits": ("dragoman.verify.limits", {"Limits": "LadderLimits"}),
+    "verify.limits": ("dragoman.verify.time_limits", {"Limits": "LadderLimits"}),
     "verify.report": ("dragoman.verify.report", {}),
 }
 """Old module: the module that has its contents now, and the names that are spelled otherwise or,

@@ -1,7 +1,7 @@
 """MCP server: tools by which the model of a host delegates work to peers.
 
 `tools` declares the tools, `tool_handlers` runs a call, `running_work` tracks running jobs,
-`ask_peer` prompts one named peer, `answers` formats results. Transports are `stdio_entry` with
-`stdio`, and `http` behind `http_guard`. Routing and permissions are decided in `delegation` and
-`policy`.
+`ask_peer` prompts one named peer, `tool_results` formats results. Transports are `stdio_entry`
+with `stdio`, and `http` behind `http_guard`. Routing and permissions are decided in
+`delegation` and `policy`.
 """

@@ -16,10 +16,10 @@ from dragoman.catalogue.enforcement import enforce, unapproved
 from dragoman.catalogue.launch import LaunchSpec, way_to
 from dragoman.client.conversation import Peer
 from dragoman.delegation import DelegationListener, permission_ceiling
-from dragoman.delegation.limits import tightened
+from dragoman.delegation.attempt_report import AttemptReport, report_of
 from dragoman.delegation.parked import note_success
 from dragoman.delegation.prices import price, read_prices
-from dragoman.delegation.report import AttemptReport, report_of
+from dragoman.delegation.spending_limits import tightened
 from dragoman.delegation.worktree.changed_files import ChangeWatch
 from dragoman.errors import NoPeer
 from dragoman.events.model import Event

@@ -11,7 +11,7 @@ import time
 from typing import Final
 
 from dragoman.delegation import DelegationListener
-from dragoman.delegation.report import AttemptReport
+from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.delegation.routing import Candidate
 from dragoman.events import model
 from dragoman.events.words import Role, ToolStatus

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from dragoman.errors import DragomanError, UnknownJob, UsageError
-from dragoman.mcp_server.answers import ToolAnswer, of_error
 from dragoman.mcp_server.ask_peer import PeerLead
 from dragoman.mcp_server.progress import Progress
+from dragoman.mcp_server.tool_results import ToolAnswer, of_error
 from dragoman.rpc.tasks import TaskOwner, cancel_soon
 
 MAX_RUNNING: Final = 32

@@ -26,13 +26,13 @@ from pydantic import ValidationError
 from dragoman.delegation import DelegationRequest, decide_for, delegate
 from dragoman.delegation.peer_status import overview
 from dragoman.errors import DragomanError, UnknownJob, UsageError
-from dragoman.mcp_server import answers, tools
-from dragoman.mcp_server.answers import ToolAnswer
+from dragoman.mcp_server import tool_results, tools
 from dragoman.mcp_server.ask_peer import PeerLead, PeerQuestion, ask
 from dragoman.mcp_server.caller_process import caller_of, environment_of
-from dragoman.mcp_server.folders import choose_workspace, may_see
 from dragoman.mcp_server.progress import Progress
 from dragoman.mcp_server.running_work import RunningWork, WorkList
+from dragoman.mcp_server.tool_results import ToolAnswer
+from dragoman.mcp_server.workspace_choice import choose_workspace, may_see
 from dragoman.rpc.tasks import was_cancelled
 from dragoman.runs.context import RunContext, load_context
 from dragoman.runs.jobs import cancel_job, find_job, wait_for
@@ -102,14 +102,14 @@ class ToolHandlers:
         try:
             arguments = msgspec.convert(params.arguments or {}, tool.arguments)
         except msgspec.ValidationError as error:
-            return _result(answers.of_wrong_arguments(tool.name, str(error)))
+            return _result(tool_results.of_wrong_arguments(tool.name, str(error)))
         try:
             return _result(await self._carry_out(arguments, _Call(context, params)))
         except _Unanswered:
             wanted: dict[str, types.InputRequest] = {ROOTS: types.ListRootsRequest()}
             return types.InputRequiredResult(input_requests=wanted)
         except DragomanError as error:
-            return _result(answers.of_error(error))
+            return _result(tool_results.of_error(error))
         except MCPError:
             raise
         except Exception as error:
@@ -136,7 +136,7 @@ class ToolHandlers:
             case tools.ListPeers():
                 place = await self._place(call, arguments.workspace)
                 # It looks for programs all over the PATH.
-                return answers.of_peers(await asyncio.to_thread(overview, place))
+                return tool_results.of_peers(await asyncio.to_thread(overview, place))
             case tools.Explain():
                 return await self._explain(arguments, call)
             case _:
@@ -165,7 +165,7 @@ class ToolHandlers:
             done = await delegate(
                 request, place=place, listener=progress, cancel=lead, lineage=lineage
             )
-            return answers.of_delegation(done, progress.notices)
+            return tool_results.of_delegation(done, progress.notices)
 
         return self.work_list.start(work, folder=place.cwd, lasting=lasting)
 
@@ -187,7 +187,7 @@ class ToolHandlers:
 
         async def work(progress: Progress, lead: PeerLead) -> ToolAnswer:
             asked = await ask(question, place=place, lineage=lineage, audience=progress, lead=lead)
-            return answers.of_asked(asked, progress.notices)
+            return tool_results.of_asked(asked, progress.notices)
 
         return self.work_list.start(work, folder=place.cwd, peer=wanted.peer, lasting=lasting)
 
@@ -221,7 +221,7 @@ class ToolHandlers:
         except asyncio.CancelledError:
             running.stop()
             raise
-        return answers.of_started(job, wanted.peer or wanted.role)
+        return tool_results.of_started(job, wanted.peer or wanted.role)
 
     async def _wait(self, call: _Call, running: RunningWork) -> ToolAnswer:
         """Wait for the result of the work and report progress until then."""
@@ -253,7 +253,7 @@ class ToolHandlers:
         if running is not None:
             if not running.task.done():
                 progress = running.progress
-                return answers.of_running(
+                return tool_results.of_running(
                     wanted.job, progress.line, peer=progress.peer, seconds=running.seconds
                 )
             if not running.task.cancelled():
@@ -274,14 +274,14 @@ class ToolHandlers:
         progress = Progress()
         progress.tell(found.text.splitlines()[0])
         async with self._telling(call, progress):
-            return answers.of_job(await wait_for(wanted.job, timeout=wanted.wait))
+            return tool_results.of_job(await wait_for(wanted.job, timeout=wanted.wait))
 
     async def _cancel(self, wanted: tools.CancelJob, call: _Call) -> ToolAnswer:
         running = await self._running(wanted.job, call)
         if running is not None:
-            return answers.of_cancelled(wanted.job, running.stop())
+            return tool_results.of_cancelled(wanted.job, running.stop())
         await self._found(wanted.job, call)
-        return answers.of_cancelled(wanted.job, await cancel_job(wanted.job))
+        return tool_results.of_cancelled(wanted.job, await cancel_job(wanted.job))
 
     async def _running(self, job: str, call: _Call) -> RunningWork | None:
         """The work of a job in this server, if the client may see its workspace."""
@@ -294,7 +294,7 @@ class ToolHandlers:
         """A stored job, if the client may see its workspace."""
         job = await find_job(id)
         await self._check(id, Path(job.root), call)
-        return answers.of_job(job)
+        return tool_results.of_job(job)
 
     async def _check(self, job: str, folder: Path, call: _Call) -> None:
         # Other clients of this server have other roots, and a job is no secret.
@@ -312,7 +312,7 @@ class ToolHandlers:
         decision = await asyncio.to_thread(
             decide_for, request, place, lineage=lineage, now=time.time()
         )
-        return answers.of_decision(decision)
+        return tool_results.of_decision(decision)
 
     async def _place(self, call: _Call, asked: str) -> RunContext:
         folder = choose_workspace(asked, cwd=self._cwd, own=self._roots, named=await call.roots())

@@ -1,7 +1,7 @@
 """The permission policy: which actions of an agent are allowed, denied, or need a question.
 
-`policy.rules` has the data types, `policy.evaluation` the decision, `policy.acts` the conversion of
-a permission request into an `Act`, and `policy.approver` answers the requests of a session.
+`rules` has the data types, `evaluation` the decision, `act_from_request` the conversion of a
+permission request into an `Act`, and `approver` answers the requests of a session.
 Every command imports this package through `config.schema`, so names that need slow imports are
 loaded on first use.
 """
@@ -26,12 +26,12 @@ from dragoman.policy.rules import (
 )
 
 if TYPE_CHECKING:
-    from dragoman.policy.acts import act_of
+    from dragoman.policy.act_from_request import act_of
     from dragoman.policy.approver import Approver, Ruling
     from dragoman.policy.evaluation import judge
 
 LATER: Final = {
-    "act_of": "acts",
+    "act_of": "act_from_request",
     "Approver": "approver",
     "Ruling": "approver",
     "judge": "evaluation",

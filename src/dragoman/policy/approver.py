@@ -143,7 +143,7 @@ class Approver:
         return act, judge(self.policy, act)
 
     def _act(self, question: Question) -> Act:
-        from dragoman.policy.acts import act_of
+        from dragoman.policy.act_from_request import act_of
 
         return act_of(
             question,

@@ -1,7 +1,7 @@
 """Data types of the permission policy: rules, presets, acts and verdicts.
 
 Defines the ``[policy]`` table of the settings. `policy.evaluation` applies the rules,
-`policy.validate` checks rules from a file, and `policy.acts` builds acts.
+`policy.validate` checks rules from a file, and `act_from_request` builds acts.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from dragoman.runs.adapters import load_adapter
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext
 from dragoman.setup.descriptor_draft import PeerDraft, adapter_text, descriptor_text, first_table
 from dragoman.verify.ladder import climb
-from dragoman.verify.limits import LadderLimits
+from dragoman.verify.time_limits import LadderLimits
 
 
 @dataclass(frozen=True, slots=True)

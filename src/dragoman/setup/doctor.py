@@ -35,7 +35,7 @@ from dragoman.errors import (
 from dragoman.paths import RUNTIME, runtime_problem
 from dragoman.runs.adapters import adapter_source, load_adapter
 from dragoman.runs.context import RunContext
-from dragoman.setup.leftovers import Leftover, find_leftovers
+from dragoman.setup.stray_processes import Leftover, find_leftovers
 from dragoman.store.damage import COMPANIONS, aside_of, find_damage
 from dragoman.store.database import Database
 from dragoman.store.ledger.ledger import Ledger, ledger_path

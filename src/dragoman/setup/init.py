@@ -19,8 +19,8 @@ from dragoman.catalogue.card import Card, RungResult, RungVerdict
 from dragoman.catalogue.launch import current_platform, resolve
 from dragoman.catalogue.roles import ROLES
 from dragoman.delegation import Delegation, DelegationRequest
+from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.delegation.peer_status import PeerStatus, overview, row_of
-from dragoman.delegation.report import AttemptReport
 from dragoman.errors import DragomanError, UsageError
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext
 from dragoman.setup.add_peer import Climber, measure

@@ -24,9 +24,8 @@ from dragoman.catalogue.launch import LaunchSpec, current_platform
 from dragoman.errors import DragomanError, ProcessExited
 from dragoman.paths import Paths
 from dragoman.verify import remedies
-from dragoman.verify.canaries import Canaries, canaries_for
+from dragoman.verify.canary_prompts import Canaries, canaries_for
 from dragoman.verify.environment import make_repository, surroundings
-from dragoman.verify.limits import LadderLimits
 from dragoman.verify.rung import Rung, RungFinding, failed, one_line, skipped
 from dragoman.verify.rungs import (
     handshake,
@@ -37,6 +36,7 @@ from dragoman.verify.rungs import (
     sessions,
     turns,
 )
+from dragoman.verify.time_limits import LadderLimits
 from dragoman.verify.verification import Verification
 
 NOT_ASKED: Final = "it spends a model call, and nobody agreed to that"

@@ -34,10 +34,10 @@ from dragoman.errors import DragomanError
 from dragoman.events import model
 from dragoman.rpc.tasks import finish
 from dragoman.transports.process import windows
-from dragoman.verify.canaries import Canaries
+from dragoman.verify.canary_prompts import Canaries
 from dragoman.verify.environment import PeerEnvironment
-from dragoman.verify.limits import LadderLimits
-from dragoman.verify.processes import ExitBehaviour, PeerProcess, reach, start
+from dragoman.verify.peer_process import ExitBehaviour, PeerProcess, reach, start
+from dragoman.verify.time_limits import LadderLimits
 from dragoman.verify.traffic import EventBuffer, TrafficCounts
 
 

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from dragoman.cli import entry, run_prompt
-from dragoman.cli.commands import new_app
+from dragoman.cli.command_module import new_app
 from dragoman.errors import AuthRequired, DragomanError, UsageError
 from tests.unit.cli.calling import Shell
 

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from dragoman.config.schema import Fallback
 from dragoman.delegation.candidates import allowed, decide_for, nobody, reason_for_first
-from dragoman.delegation.facts import LOCAL
+from dragoman.delegation.collect_facts import LOCAL
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.routing import Candidate, PassedOver, Reason
 from tests.unit.delegation.test_results import DECISION

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.delegation.health import Reading, Sign
 from dragoman.delegation.journal import Journal
-from dragoman.delegation.report import AttemptReport
 from dragoman.delegation.request import DelegationRequest
 from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome

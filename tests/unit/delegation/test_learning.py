@@ -8,10 +8,10 @@ import pytest
 from msgspec import structs
 
 from dragoman.delegation import learning
+from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.delegation.bandit import prior
 from dragoman.delegation.health import Breaker, Sign
-from dragoman.delegation.report import AttemptReport
-from dragoman.delegation.worktree.check import CheckResult
+from dragoman.delegation.worktree.check_command import CheckResult
 from dragoman.delegation.worktree.snapshot import Changed
 from dragoman.errors import (
     AuthRequired,

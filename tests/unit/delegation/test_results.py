@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from dragoman.delegation.report import AttemptReport
+from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.delegation.results import Delegation
 from dragoman.delegation.routing import Candidate, Decision
-from dragoman.delegation.worktree.check import CheckResult
+from dragoman.delegation.worktree.check_command import CheckResult
 from dragoman.delegation.worktree.snapshot import Changed
 from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome

@@ -38,9 +38,9 @@ DOCUMENTED = [
     ("sessions", "Store", "dragoman.store", "Store"),
     ("sessions", "new_session_key", "dragoman.store", "new_session_key"),
     ("sessions.history", "history", "dragoman.store.history", "history"),
-    ("verify.canaries", "Canaries", "dragoman.verify.canaries", "Canaries"),
+    ("verify.canaries", "Canaries", "dragoman.verify.canary_prompts", "Canaries"),
     ("verify.ladder", "climb", "dragoman.verify.ladder", "climb"),
-    ("verify.limits", "Limits", "dragoman.verify.limits", "LadderLimits"),
+    ("verify.limits", "Limits", "dragoman.verify.time_limits", "LadderLimits"),
     ("verify.report", "text", "dragoman.verify.report", "text"),
 ]
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from dragoman.delegation.report import AttemptReport
+from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.delegation.routing import Candidate
 from dragoman.events import model
 from dragoman.events.envelope import EventEnvelope

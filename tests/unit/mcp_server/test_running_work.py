@@ -10,10 +10,10 @@ import pytest
 
 from dragoman.errors import UnknownJob, UsageError
 from dragoman.mcp_server import running_work as module
-from dragoman.mcp_server.answers import ToolAnswer
 from dragoman.mcp_server.ask_peer import PeerLead
 from dragoman.mcp_server.progress import Progress
 from dragoman.mcp_server.running_work import WorkList
+from dragoman.mcp_server.tool_results import ToolAnswer
 from tests.aio import aio
 
 DONE = ToolAnswer("done", {})

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from dragoman.mcp_server import lines, stdio
-from dragoman.mcp_server.answers import ToolAnswer
 from dragoman.mcp_server.stdio import serve_stream
 from dragoman.mcp_server.tool_handlers import ToolHandlers
+from dragoman.mcp_server.tool_results import ToolAnswer
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports import duplex
 from dragoman.transports.duplex import DuplexStream

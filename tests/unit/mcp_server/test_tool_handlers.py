@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import FileUrl
 
 from dragoman.delegation import DelegationListener
-from dragoman.delegation.report import AttemptReport
+from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.events.words import Outcome
 from dragoman.mcp_server import tool_handlers as module
 from dragoman.mcp_server.ask_peer import PeerAnswer, PeerLead, PeerQuestion

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.broker.error_transfer import BUSY, describe
+from dragoman.broker.error_codec import BUSY, describe
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Opening, SessionSummary
 from dragoman.client.results import Result

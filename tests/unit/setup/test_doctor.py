@@ -10,7 +10,7 @@ import pytest
 from dragoman.catalogue.card_store import CardStore
 from dragoman.runs.context import RunContext
 from dragoman.setup.doctor import CheckState, Diagnosis, Machine, examine
-from dragoman.setup.leftovers import Leftover
+from dragoman.setup.stray_processes import Leftover
 from dragoman.store.store import Store
 from tests.aio import aio
 from tests.unit.runs.contexts import agent_file, card_of, place_in, program

@@ -14,8 +14,8 @@ from dragoman.catalogue.card_store import CARDS, CardStore
 from dragoman.catalogue.launch import current_platform
 from dragoman.catalogue.roles import ROLES
 from dragoman.delegation import Delegation
+from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.delegation.peer_status import PeerStatus
-from dragoman.delegation.report import AttemptReport
 from dragoman.delegation.routing import Decision
 from dragoman.errors import DragomanError, NotInstalled, UnknownPeer, UsageError
 from dragoman.events.words import Outcome

@@ -15,10 +15,10 @@ from dragoman.client.results import Result
 from dragoman.events import model
 from dragoman.events.parts import Capabilities
 from dragoman.events.words import Outcome, Role
-from dragoman.verify.canaries import Canaries
+from dragoman.verify.canary_prompts import Canaries
 from dragoman.verify.environment import PeerEnvironment
-from dragoman.verify.limits import LadderLimits
 from dragoman.verify.rung import RungFinding
+from dragoman.verify.time_limits import LadderLimits
 from dragoman.verify.verification import ConnectedPeer, TurnObservation, Verification
 
 SOURCE = model.Source("acp", "c")

@@ -13,8 +13,8 @@ from dragoman.errors import CallTimeout, ProcessExited
 from dragoman.paths import find_paths
 from dragoman.verify import remedies
 from dragoman.verify.ladder import NOT_ASKED, RUNGS, climb, fields_without, with_earlier
-from dragoman.verify.limits import LadderLimits
 from dragoman.verify.rung import Rung, RungFinding, failed, passed, skipped, warned
+from dragoman.verify.time_limits import LadderLimits
 from dragoman.verify.verification import Verification
 from tests.aio import aio
 

@@ -13,9 +13,9 @@ from dragoman.errors import ProgramNotFound, RemoteError
 from dragoman.events import model
 from dragoman.events.words import Outcome
 from dragoman.testing import chaos
-from dragoman.verify.canaries import Canaries
+from dragoman.verify.canary_prompts import Canaries
 from dragoman.verify.environment import surroundings
-from dragoman.verify.limits import LadderLimits
+from dragoman.verify.time_limits import LadderLimits
 from dragoman.verify.verification import Verification, allow, is_given_up
 from tests.aio import aio
 from tests.unit.verify.fakes import QUESTION

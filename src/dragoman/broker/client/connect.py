@@ -18,11 +18,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.broker import error_transfer
+from dragoman.broker import error_codec
 from dragoman.broker.client import liveness
 from dragoman.broker.client.find_or_start import FoundBroker, ensure
 from dragoman.broker.client.hello import BrokerHello
-from dragoman.broker.error_transfer import revive
+from dragoman.broker.error_codec import revive
 from dragoman.broker.methods import STDERR, TERMS
 from dragoman.broker.spec import (
     DEFAULT_MAX_IDLE,
@@ -132,7 +132,7 @@ class WarmClient(AcpClient):
             if revived is not None:
                 revived.__cause__ = error
                 return revived
-            tail, data = error_transfer.stderr_of(error.data)
+            tail, data = error_codec.stderr_of(error.data)
             if tail:
                 error = RemoteError(error.code, error.message, data)
                 error.stderr_tail = tail

@@ -19,7 +19,7 @@ import msgspec
 
 from dragoman import version
 from dragoman.broker.endpoint import Endpoint, make_private
-from dragoman.broker.error_transfer import revive
+from dragoman.broker.error_codec import revive
 from dragoman.broker.spec import BrokerSpec
 from dragoman.errors import BrokerUnavailable, ConnectionLost, SpawnError, UsageError
 from dragoman.transports.pipes import open_read_pipe, open_write_pipe

@@ -1,7 +1,7 @@
 """`Broker`: serves one peer to many callers at once.
 
 Connects the parts: `supervisor` keeps the peer alive, `sessions` opens sessions, `turns` runs
-prompts, `caller` serves a connection, `recorder` stores events and jobs, `lifecycle` holds
+prompts, `caller` serves a connection, `recorder` stores events and jobs, `state_machine` holds
 the state. `process` runs it: lock, socket, signals.
 """
 
@@ -18,12 +18,11 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.broker import error_transfer, methods, protocol
+from dragoman.broker import error_codec, methods, protocol
 from dragoman.broker.server import connection_limit
 from dragoman.broker.server.caller import Caller
 from dragoman.broker.server.interfaces import BrokerHost
 from dragoman.broker.server.jobs import Job
-from dragoman.broker.server.lifecycle import BrokerEvent, BrokerState, Lifecycle
 from dragoman.broker.server.live_session import LiveSession
 from dragoman.broker.server.liveness import Liveness
 from dragoman.broker.server.memory_use import resident_tree
@@ -31,6 +30,7 @@ from dragoman.broker.server.peer import PeerLink, reach
 from dragoman.broker.server.queue import MAX_WAITING
 from dragoman.broker.server.recorder import BrokerRecorder
 from dragoman.broker.server.sessions import Sessions
+from dragoman.broker.server.state_machine import BrokerEvent, BrokerState, Lifecycle
 from dragoman.broker.server.supervisor import MAX_DELAY, Open, PeerSupervisor
 from dragoman.broker.server.turns import Turns
 from dragoman.broker.spec import PROTOCOL, BrokerSpec
@@ -329,7 +329,7 @@ class Broker:
 
     async def open_session(self, caller: Caller, method: str, params: Raw) -> Raw:
         if self._opening >= MAX_WAITING:
-            raise error_transfer.busy(self._opening)
+            raise error_codec.busy(self._opening)
         self._opening += 1
         try:
             return await self.sessions.new(caller, method, params)

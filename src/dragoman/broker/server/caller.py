@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.broker import error_transfer, methods, protocol
+from dragoman.broker import error_codec, methods, protocol
 from dragoman.broker.protocol import PromptMeta
 from dragoman.broker.server.event_reader import renamed
 from dragoman.broker.server.jobs import Job
@@ -294,7 +294,7 @@ class Caller:
         ):
             raise boundary.method_not_found(method)
         if len(self._forwarded) >= MAX_FORWARDED:
-            raise error_transfer.busy(len(self._forwarded))
+            raise error_codec.busy(len(self._forwarded))
         far = self._broker.far
         params, session = self._named_for_peer(request.params)
         if far is None or (session is not None and session.far is not far):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 from msgspec import Raw
 
-from dragoman.broker import error_transfer, protocol
+from dragoman.broker import error_codec, protocol
 from dragoman.broker.server.cancellation import Move, Phase, Trigger
 from dragoman.broker.server.jobs import Job, Jobs
 from dragoman.broker.server.queue import Full, Queue
@@ -36,7 +36,7 @@ from dragoman.errors import (
 from dragoman.events import model
 from dragoman.events.envelope import EventEnvelope
 from dragoman.events.parts import Cost, Usage
-from dragoman.gateway import answers
+from dragoman.gateway import prompt_responses
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.wire import codes
 
@@ -120,7 +120,7 @@ class Turns:
         try:
             self.queue.put(job)
         except Full as error:
-            raise error_transfer.busy(len(self.queue)) from error
+            raise error_codec.busy(len(self.queue)) from error
         self.jobs.add(job)
         self._broker.work_changed()
         self.advance()
@@ -303,7 +303,7 @@ class Turns:
             if notice := self._broker.take_notice():
                 ours["notice"] = notice
             try:
-                told = answers.prompt_result(result)
+                told = prompt_responses.prompt_result(result)
             except RemoteError as failed:
                 # Any client of ACP may be at the other end, and this stop reason is not one of it.
                 connection.refuse(request, failed.code, failed.message, failed.data)

@@ -1,6 +1,6 @@
 """Output of commands: text for people, JSON lines for programs.
 
-`neutral` escapes control characters, `terminal` writes and colours, `tables` lays out rows,
-`questions` asks on a terminal. Turns are rendered by `text`, `jsonl` and `quiet`. No module here
-depends on a command.
+`escape` escapes control characters, `terminal` writes and colours, `tables` lays out rows,
+`questions` asks on a terminal. Turns are rendered by `turn_text`, `jsonl` and `quiet`. No module
+here depends on a command.
 """

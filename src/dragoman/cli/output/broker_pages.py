@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.cli.output.neutral import one_line
+from dragoman.cli.output.escape import one_line
 from dragoman.cli.output.times import ago, iso, span
 
 if TYPE_CHECKING:

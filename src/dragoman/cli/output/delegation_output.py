@@ -14,13 +14,13 @@ from dragoman.cli.exit_codes import ExitCode, of_outcome
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.quiet import Quiet
 from dragoman.delegation.execution import DelegationListener
-from dragoman.delegation.limits import OVER_BUDGET
+from dragoman.delegation.spending_limits import OVER_BUDGET
 from dragoman.errors import Unsupported, UsageError
 
 if TYPE_CHECKING:
     from dragoman.cli.output.renderer import Renderer
     from dragoman.delegation import Delegation
-    from dragoman.delegation.report import AttemptReport
+    from dragoman.delegation.attempt_report import AttemptReport
     from dragoman.delegation.routing import Candidate, Decision
     from dragoman.events.model import Event
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dragoman.cli.output.neutral import neutral
-from dragoman.cli.output.text import TextShow
+from dragoman.cli.output.escape import neutral
+from dragoman.cli.output.turn_text import TextShow
 from dragoman.events import model
 from dragoman.events.parts import Text
 

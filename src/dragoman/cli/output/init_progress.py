@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dragoman.cli.output.escape import Neutral, joined, neutral, one_line
 from dragoman.cli.output.jsonl import encode
-from dragoman.cli.output.neutral import Neutral, joined, neutral, one_line
 from dragoman.cli.output.renderer import Renderer
 from dragoman.cli.output.tables import cut
 from dragoman.cli.output.terminal import is_terminal, paint_for, put_err, width_of
@@ -22,7 +22,7 @@ from dragoman.cli.shared_options import ListFormat
 if TYPE_CHECKING:
     from dragoman.catalogue.card import RungResult
     from dragoman.delegation import Delegation, DelegationRequest
-    from dragoman.delegation.report import AttemptReport
+    from dragoman.delegation.attempt_report import AttemptReport
     from dragoman.setup.init import InstalledAgents, VerifiedPeer
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import msgspec
 
 from dragoman.cli import error_messages
-from dragoman.cli.output.neutral import HIDDEN
+from dragoman.cli.output.escape import HIDDEN
 from dragoman.cli.output.renderer import Renderer, TurnReport, cut_notice
 from dragoman.cli.output.terminal import put, put_data
 

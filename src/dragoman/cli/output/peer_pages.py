@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.cli.output.neutral import Neutral, joined, neutral
+from dragoman.cli.output.escape import Neutral, joined, neutral
 from dragoman.cli.output.terminal import paint_for
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from dragoman.cli.output import file_changes
-from dragoman.cli.output.neutral import neutral, one_line
+from dragoman.cli.output import agent_changes
+from dragoman.cli.output.escape import neutral, one_line
 from dragoman.cli.output.terminal import drop_typed, is_interactive, put_err
 from dragoman.client.tool_input import ToolInput, part, told_of
 from dragoman.errors import UsageError
@@ -147,11 +147,11 @@ def _details(question: Question, told: ToolInput) -> Iterator[str]:
     if len(paths) > SHOWN_LINES:
         yield f"… {len(paths) - SHOWN_LINES} more paths"
     for change in changes[:SHOWN_FILES]:
-        head, *rest = file_changes.lines_of(change, limit=None)
+        head, *rest = agent_changes.lines_of(change, limit=None)
         yield head
-        yield from (f"  {_cut(line)}" for line in _ends(rest, file_changes.SHOWN_LINES))
+        yield from (f"  {_cut(line)}" for line in _ends(rest, agent_changes.SHOWN_LINES))
     for change in changes[SHOWN_FILES:]:
-        yield f"{file_changes.lines_of(change, limit=0)[0]}: its lines are left out here"
+        yield f"{agent_changes.lines_of(change, limit=0)[0]}: its lines are left out here"
     given = part(question.tool_call, "raw_input", "rawInput", "input")
     if given is not None and (
         told.unknown

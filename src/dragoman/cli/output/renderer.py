@@ -166,6 +166,6 @@ def show_as(format: Format, *, strict: bool = False, verbose: bool = False) -> R
 
             return Quiet()
         case "text":
-            from dragoman.cli.output.text import TextShow
+            from dragoman.cli.output.turn_text import TextShow
 
             return TextShow(verbose=verbose)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.cli.output.neutral import one_line
+from dragoman.cli.output.escape import one_line
 from dragoman.cli.output.times import ago, iso
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import msgspec
 
-from dragoman.cli.output.neutral import one_line
+from dragoman.cli.output.escape import one_line
 from dragoman.cli.output.tables import columns, cut
 from dragoman.cli.output.terminal import DEFAULT_WIDTH, paint_for, put, width_of
 from dragoman.cli.output.turn_summary import duration

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final, TextIO
 
-from dragoman.cli.output.neutral import joined, one_line
+from dragoman.cli.output.escape import joined, one_line
 from dragoman.cli.output.terminal import paint_for, put, width_of
 
 GAP: Final = 2

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, TextIO
 
-from dragoman.cli.output.held import held
-from dragoman.cli.output.neutral import Neutral, neutral
+from dragoman.cli.output.escape import Neutral, neutral
+from dragoman.cli.output.hold_output import held
 
 STYLES: Final = {
     "bold": "1",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dragoman.catalogue.enforcement import NOT_ENFORCED
-from dragoman.cli.output.neutral import one_line
+from dragoman.cli.output.escape import one_line
 from dragoman.cli.output.renderer import TurnReport
 from dragoman.events.parts import Cost, Usage
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from dragoman.cli.output.escape import joined, neutral
 from dragoman.cli.output.jsonl import write_json
-from dragoman.cli.output.neutral import joined, neutral
 from dragoman.cli.output.terminal import paint_for, put_err, put_out
 from dragoman.cli.shared_options import ListFormat
 

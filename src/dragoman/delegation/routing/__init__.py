@@ -1,13 +1,13 @@
 """Routing: decide which peers to try, in which order, and give a reason for each excluded peer.
 
-Pure: facts, time and randomness are arguments. `delegation.facts` collects the facts,
+Pure: facts, time and randomness are arguments. `collect_facts` collects the facts,
 `delegation.bandit` scores the peers, `delegation.execution` carries a decision out.
 """
 
 from dragoman.delegation.routing.decide import MODEL_TIER, decide
 from dragoman.delegation.routing.decision import Candidate, Decision, PassedOver, Reason
 from dragoman.delegation.routing.explain import explain
-from dragoman.delegation.routing.facts import Adaptive, Breaker, CardFacts, Inputs, PeerFacts
+from dragoman.delegation.routing.inputs import Adaptive, Breaker, CardFacts, Inputs, PeerFacts
 
 __all__ = [
     "MODEL_TIER",

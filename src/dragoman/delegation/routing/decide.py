@@ -14,8 +14,8 @@ from msgspec import structs
 
 from dragoman.delegation.bandit import Chance, best_of
 from dragoman.delegation.routing.decision import Candidate, Decision, PassedOver
-from dragoman.delegation.routing.facts import Inputs, PeerFacts
 from dragoman.delegation.routing.filters import is_last_resort, is_named, offers, reason_against
+from dragoman.delegation.routing.inputs import Inputs, PeerFacts
 from dragoman.errors import UnknownPeer, UnknownRole
 from dragoman.store.values import DEFAULT_TIER, Arm
 

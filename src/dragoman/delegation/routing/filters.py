@@ -7,7 +7,7 @@ conditions that end by themselves last. `decide` orders the remaining peers.
 from __future__ import annotations
 
 from dragoman.delegation.routing.decision import PassedOver, Reason
-from dragoman.delegation.routing.facts import Inputs, PeerFacts
+from dragoman.delegation.routing.inputs import Inputs, PeerFacts
 
 _MINUTE = 60.0
 _HOUR = 60 * _MINUTE

@@ -2,5 +2,6 @@
 
 `snapshot` compares a workspace before and after, `changed_files` does so cheaply, `isolation` makes
 the worktree, `patch` applies its changes, `sweep` removes worktrees of killed processes,
-`outside_writes` finds writes elsewhere, `check` runs the check. None of them knows peers.
+`outside_writes` finds writes elsewhere, `check_command` runs the check. None of them knows
+peers.
 """

@@ -16,8 +16,8 @@ from typing import Final
 from msgspec import Struct
 
 from dragoman.client.services.worker_thread import in_thread
-from dragoman.delegation.worktree import git, plain_folder
-from dragoman.delegation.worktree.plain_folder import FileStates
+from dragoman.delegation.worktree import file_states, git
+from dragoman.delegation.worktree.file_states import FileStates
 from dragoman.errors import SpawnError
 
 MAX_FILES: Final = 8_000
@@ -91,13 +91,13 @@ def _open_files() -> Iterator[os.stat_result]:
 def _differs(name: str, before: FileStates, after: FileStates) -> bool:
     old, new = before.files.get(name), after.files.get(name)
     if old is not None and new is not None:
-        return not plain_folder.same(old, new)
+        return not file_states.same(old, new)
     # It may lie beyond the limit of the walk.
     return after.complete if new is None else before.complete
 
 
 async def _walk(folder: str) -> FileStates:
     def walk(stop: threading.Event) -> FileStates:
-        return plain_folder.walk(Path(folder), stop, max_entries=MAX_FILES, hashed_size=0)
+        return file_states.walk(Path(folder), stop, max_entries=MAX_FILES, hashed_size=0)
 
     return await in_thread(folder, walk)

@@ -1,6 +1,6 @@
 """Snapshot a workspace and compare two snapshots: the proof of which files an attempt changed.
 
-git hashes all files that are not ignored; `plain_folder` records ignored files and directories
+git hashes all files that are not ignored; `file_states` records ignored files and directories
 outside a repository. Commits, branches, index, hooks and configuration are compared too. Nothing in
 the workspace or its repository is written, not even the index.
 """
@@ -21,9 +21,9 @@ from typing import Final
 from msgspec import Struct
 
 from dragoman.client.services.worker_thread import in_thread
-from dragoman.delegation.worktree import git, plain_folder
+from dragoman.delegation.worktree import file_states, git
+from dragoman.delegation.worktree.file_states import FileStates
 from dragoman.delegation.worktree.git import Repository, find_repository
-from dragoman.delegation.worktree.plain_folder import FileStates
 from dragoman.errors import SpawnError, UsageError
 from dragoman.events.parts import FileChange
 from dragoman.events.words import FileOp
@@ -51,7 +51,7 @@ _GITLINK: Final = b"160000 "
 class Snapshot(Struct, frozen=True, kw_only=True):
     """A workspace at one moment. Made by `take`, compared by `changes`.
 
-    Not seen: files marked `assume-unchanged`, and contents beyond the limits of `plain_folder`.
+    Not seen: files marked `assume-unchanged`, and contents beyond the limits of `file_states`.
     Filters that only the repository defines do not run; a file that needs one may count as changed.
     """
 
@@ -61,7 +61,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     listing: bytes = b""
     """Every file that git does not ignore, with the hash of its contents."""
     single: FileStates = FileStates({})
-    """Files recorded by `plain_folder`: outside a repository all of them, in one those that are
+    """Files recorded by `file_states`: outside a repository all of them, in one those that are
     ignored one by one, such as `.env`."""
     ignored: FileStates = FileStates({})
     """Files in ignored directories, such as caches."""
@@ -179,7 +179,7 @@ def _read_lines(lines: set[bytes]) -> Iterator[tuple[bytes, bytes]]:
 def _different_marks(before: FileStates, after: FileStates) -> Iterator[tuple[str, FileOp]]:
     for name in before.files.keys() | after.files.keys():
         old, new = before.files.get(name), after.files.get(name)
-        if old is not None and new is not None and plain_folder.same(old, new):
+        if old is not None and new is not None and file_states.same(old, new):
             continue
         if (old is None and not before.complete) or (new is None and not after.complete):
             # It may lie beyond the limit of the walk.
@@ -210,7 +210,7 @@ async def _take(folder: Path, *, workspace: Path, depth: int) -> Snapshot:
         repository, why = None, str(error)
     if repository is not None:
         return await _take_repository(repository, folder, workspace=workspace, depth=depth)
-    marks = await in_thread(str(folder), lambda stop: plain_folder.walk(folder, stop))
+    marks = await in_thread(str(folder), lambda stop: file_states.walk(folder, stop))
     notes = () if marks.complete else (f"{folder} has more files than are looked at",)
     if git.has_repository(folder):
         notes = (*notes, f"{folder} is a repository that git does not read: {why}")
@@ -268,8 +268,8 @@ async def _take_repository(
 
     def look(stop: threading.Event) -> tuple[FileStates, FileStates]:
         return (
-            plain_folder.walk(top, stop, names=single),
-            plain_folder.walk(
+            file_states.walk(top, stop, names=single),
+            file_states.walk(
                 top,
                 stop,
                 names=folders,
@@ -318,7 +318,7 @@ async def _facts(repository: Repository) -> dict[str, str]:
 
     def read(stop: threading.Event) -> dict[str, str]:
         common = repository.common_folder
-        hooks = plain_folder.walk(common / "hooks", stop)
+        hooks = file_states.walk(common / "hooks", stop)
         config = [
             _content(folder / name)
             for folder in {common, repository.git_folder}

@@ -1,7 +1,7 @@
 """Totals of the ledger: spending since a time, and statistics by role, peer, model or day.
 
 Both queries read only one covering index, ordered by day, so that their cost grows with the period
-and not with the table. `delegation.limits` compares spending with budgets; `cli.stats` renders.
+and not with the table. `delegation.spending_limits` compares with budgets; `cli.stats` renders.
 """
 
 from __future__ import annotations

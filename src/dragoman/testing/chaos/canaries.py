@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.verify.canaries import Canaries
+from dragoman.verify.canary_prompts import Canaries
 
 TRIGGERS: Final = Canaries(
     echo="Please say {token} once more",

@@ -15,7 +15,7 @@ from dragoman.client.permissions import Answer, Question, deny_all
 from dragoman.client.results import Result
 from dragoman.events.words import Outcome
 from dragoman.verify import remedies
-from dragoman.verify.canaries import NEVER, fill
+from dragoman.verify.canary_prompts import NEVER, fill
 from dragoman.verify.rung import Rung, RungFinding, failed, passed, skipped, warned
 from dragoman.verify.verification import Verification, allow
 

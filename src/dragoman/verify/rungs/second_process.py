@@ -18,7 +18,7 @@ from dragoman.client.conversation import Peer
 from dragoman.dialects.acp.v1 import McpServerStdio
 from dragoman.errors import CallTimeout, DragomanError, Unsupported
 from dragoman.verify import canary_mcp_server, remedies
-from dragoman.verify.canaries import NEVER, fill
+from dragoman.verify.canary_prompts import NEVER, fill
 from dragoman.verify.rung import Rung, RungFinding, passed, skipped, warned
 from dragoman.verify.verification import Verification, allow
 

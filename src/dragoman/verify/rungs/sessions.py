@@ -13,7 +13,7 @@ from dragoman.client.conversation import Peer
 from dragoman.errors import AuthRequired, DragomanError
 from dragoman.transports.process.query import ask_program
 from dragoman.verify import probes, remedies
-from dragoman.verify.canaries import fill
+from dragoman.verify.canary_prompts import fill
 from dragoman.verify.rung import Rung, RungFinding, failed, one_line, passed, skipped, warned, words
 from dragoman.verify.verification import Verification
 

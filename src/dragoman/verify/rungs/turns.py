@@ -16,7 +16,7 @@ from dragoman.errors import BudgetExceeded, LineTooLong
 from dragoman.events import model
 from dragoman.events.words import Outcome, Role, outcome_of
 from dragoman.verify import remedies
-from dragoman.verify.canaries import NEVER, fill
+from dragoman.verify.canary_prompts import NEVER, fill
 from dragoman.verify.rung import Rung, RungFinding, failed, passed, skipped, warned
 from dragoman.verify.traffic import has_turn_id
 from dragoman.verify.verification import TurnObservation, Verification, is_given_up

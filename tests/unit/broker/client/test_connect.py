@@ -16,7 +16,7 @@ from dragoman.broker.client.connect import WarmClient, complete, open_warm, spec
 from dragoman.broker.client.find_or_start import FoundBroker
 from dragoman.broker.client.hello import BrokerHello, HelloConnection
 from dragoman.broker.endpoint import Endpoint
-from dragoman.broker.error_transfer import BUSY, busy, describe
+from dragoman.broker.error_codec import BUSY, busy, describe
 from dragoman.broker.spec import BrokerSpec, endpoint_name
 from dragoman.catalogue import Credentials, Descriptor, Install, Launch, Quirks
 from dragoman.catalogue.card import Card, MeasuredFacts

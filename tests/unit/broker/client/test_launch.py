@@ -12,7 +12,7 @@ import pytest
 from dragoman import version
 from dragoman.broker.client import launch
 from dragoman.broker.endpoint import Endpoint
-from dragoman.broker.error_transfer import describe
+from dragoman.broker.error_codec import describe
 from dragoman.broker.spec import BrokerSpec, Folders
 from dragoman.errors import BrokerUnavailable, NotInstalled
 from dragoman.transports.process.stream import reap_detached

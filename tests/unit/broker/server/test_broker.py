@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.broker.server.lifecycle import BrokerState
+from dragoman.broker.server.state_machine import BrokerState
 from dragoman.errors import RemoteError
 from tests.aio import aio
 from tests.unit.broker.near import NearAgent, dies, standing

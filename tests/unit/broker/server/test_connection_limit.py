@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.broker.error_transfer import BUSY
+from dragoman.broker.error_codec import BUSY
 from dragoman.broker.server import connection_limit
 from dragoman.errors import RemoteError
 from tests.aio import aio

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.broker.error_transfer import revive
+from dragoman.broker.error_codec import revive
 from dragoman.broker.server import sessions
 from dragoman.errors import RemoteError, TurnInProgress
 from tests.aio import aio

@@ -12,11 +12,11 @@ from dragoman.cli.output.delegation_output import DelegationOutput, as_json, exi
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.quiet import Quiet
 from dragoman.cli.output.renderer import Renderer
-from dragoman.cli.output.text import TextShow
+from dragoman.cli.output.turn_text import TextShow
 from dragoman.client.permissions import Denial
-from dragoman.delegation.limits import OVER_BUDGET
 from dragoman.delegation.routing import Candidate
-from dragoman.delegation.worktree.check import CheckResult
+from dragoman.delegation.spending_limits import OVER_BUDGET
+from dragoman.delegation.worktree.check_command import CheckResult
 from dragoman.events.words import Outcome
 from tests.unit.delegation.test_results import DECISION, over, report
 

@@ -12,7 +12,7 @@ from dragoman.cli.output.init_progress import InitOutput, proof_as_json
 from dragoman.cli.output.renderer import show_as
 from dragoman.cli.shared_options import ListFormat
 from dragoman.delegation import Delegation
-from dragoman.delegation.report import AttemptReport
+from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.delegation.routing import Decision
 from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome

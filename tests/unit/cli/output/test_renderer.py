@@ -10,7 +10,7 @@ import pytest
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.quiet import Quiet
 from dragoman.cli.output.renderer import show_as
-from dragoman.cli.output.text import TextShow
+from dragoman.cli.output.turn_text import TextShow
 from tests.aio import aio
 
 

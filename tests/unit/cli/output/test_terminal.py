@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import dragoman.cli
-from dragoman.cli.output.held import held
+from dragoman.cli.output.hold_output import held
 from dragoman.cli.output.terminal import (
     Paint,
     is_interactive,

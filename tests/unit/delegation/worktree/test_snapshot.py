@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.delegation.worktree import plain_folder
+from dragoman.delegation.worktree import file_states
 from dragoman.delegation.worktree.snapshot import Changed, Snapshot, changes
 from dragoman.errors import UsageError
 from dragoman.events.words import FileOp
@@ -226,10 +226,8 @@ async def test_more_files_than_are_looked_at_prove_nothing(
 ) -> None:
     for number in range(5):
         (tmp_path / str(number)).write_text("x")
-    walk = plain_folder.walk
-    monkeypatch.setattr(
-        plain_folder, "walk", lambda folder, stop: walk(folder, stop, max_entries=3)
-    )
+    walk = file_states.walk
+    monkeypatch.setattr(file_states, "walk", lambda folder, stop: walk(folder, stop, max_entries=3))
     changed = await after(tmp_path, lambda: None)
     assert changed.files == ()
     assert not changed.complete and not changed.untouched

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dragoman.testing.chaos.canaries import TRIGGERS
 from dragoman.testing.fake_model.triggers import Asked, Reply, Tool, reply_to
-from dragoman.verify.canaries import fill
+from dragoman.verify.canary_prompts import fill
 
 
 def replied(prompt: str) -> Reply:

@@ -7,7 +7,7 @@ import pytest
 
 from dragoman.testing.chaos.canaries import TRIGGERS
 from dragoman.testing.chaos.turns import Ask, Pause, Turn, TurnFailed, usage
-from dragoman.verify.canaries import Canaries, fill
+from dragoman.verify.canary_prompts import Canaries, fill
 
 GO = {"result": {"outcome": {"outcome": "selected", "optionId": "go"}}}
 NO = {"result": {"outcome": {"outcome": "selected", "optionId": "no"}}}

@@ -13,7 +13,7 @@ from dragoman.client.permissions import Denial
 from dragoman.client.results import Result
 from dragoman.events.words import Outcome
 from dragoman.verify import remedies
-from dragoman.verify.canaries import Canaries
+from dragoman.verify.canary_prompts import Canaries
 from dragoman.verify.rungs import permissions
 from dragoman.verify.verification import TurnObservation
 from tests.aio import aio

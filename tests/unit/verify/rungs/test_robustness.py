@@ -13,7 +13,7 @@ from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.conversation import Peer
 from dragoman.errors import CallTimeout, ConnectionEnded, RemoteError
 from dragoman.verify import probes, remedies
-from dragoman.verify.processes import ExitBehaviour
+from dragoman.verify.peer_process import ExitBehaviour
 from dragoman.verify.rungs import robustness
 from dragoman.verify.verification import ConnectedPeer
 from tests.aio import aio

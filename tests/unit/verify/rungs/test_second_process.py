@@ -15,7 +15,7 @@ from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.conversation import Peer
 from dragoman.errors import CallTimeout, RemoteError, Unsupported
 from dragoman.events.parts import Capabilities
-from dragoman.verify.canaries import Canaries
+from dragoman.verify.canary_prompts import Canaries
 from dragoman.verify.rungs import second_process
 from dragoman.verify.verification import TurnObservation
 from tests.aio import aio

@@ -19,7 +19,7 @@ from dragoman.events import model
 from dragoman.events.parts import Usage
 from dragoman.events.words import Outcome
 from dragoman.verify import remedies
-from dragoman.verify.canaries import Canaries
+from dragoman.verify.canary_prompts import Canaries
 from dragoman.verify.rungs import turns
 from tests.aio import aio
 from tests.unit.verify.fakes import OK, FakeClimb, climbing, piece, told, verdict

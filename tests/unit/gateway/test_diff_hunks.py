@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.gateway.hunks import hunks_of
+from dragoman.gateway.diff_hunks import hunks_of
 from tests.amounts import SOME
 
 

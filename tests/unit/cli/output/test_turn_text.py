@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from dragoman.cli.output.text import KEPT_OUTPUT, SHOWN_OUTPUT, TextShow
+from dragoman.cli.output.turn_text import KEPT_OUTPUT, SHOWN_OUTPUT, TextShow
 from dragoman.errors import UsageError
 from dragoman.events import model
 from dragoman.events.parts import (
@@ -283,7 +283,7 @@ def test_nothing_that_was_shown_is_kept() -> None:
 
 
 def test_the_oldest_tool_calls_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.cli.output.text.KEPT_TOOLS", 2)
+    monkeypatch.setattr("dragoman.cli.output.turn_text.KEPT_TOOLS", 2)
     show = TextShow(io.StringIO(), io.StringIO())
     for number in range(4):
         show.event(happened(model.ToolChanged, f"c{number}", title="Run"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.delegation.report import AttemptReport
+from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.errors import (
     DragomanError,
     NoPeer,
@@ -14,7 +14,7 @@ from dragoman.errors import (
 )
 from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome
-from dragoman.mcp_server import answers
+from dragoman.mcp_server import tool_results
 from dragoman.mcp_server.ask_peer import PeerAnswer
 from tests.unit.runs.stored import job
 
@@ -33,7 +33,7 @@ def asked(outcome: Outcome, text: str, failure: Failure | None = None) -> PeerAn
 
 
 def test_an_answer_comes_first_and_behind_it_who_gave_it() -> None:
-    answer = answers.of_asked(asked(Outcome.OK, "forty-two"), ["a notice"])
+    answer = tool_results.of_asked(asked(Outcome.OK, "forty-two"), ["a notice"])
     assert answer.text.startswith("forty-two\n\n[dragoman: gemini answered]\n")
     assert "a notice" in answer.text
     assert "job j-1, session s-1 (new)" in answer.text
@@ -46,20 +46,20 @@ def test_an_answer_comes_first_and_behind_it_who_gave_it() -> None:
     "outcome", [outcome for outcome in Outcome if not outcome.good], ids=lambda one: one.value
 )
 def test_every_failure_says_so_and_that_nobody_is_to_answer_instead(outcome: Outcome) -> None:
-    answer = answers.of_asked(asked(outcome, "half an ans", Failure("it broke")))
+    answer = tool_results.of_asked(asked(outcome, "half an ans", Failure("it broke")))
     assert answer.failed
     assert answer.text.startswith(f"FAILED: gemini did not do it ({outcome.value}).")
     assert "it broke" in answer.text
     assert "which is not a result:\nhalf an ans" in answer.text
-    assert answers.NOT_IN_ITS_PLACE in answer.text
+    assert tool_results.NOT_IN_ITS_PLACE in answer.text
     assert answer.data["ok"] is False
-    assert answers.NOT_IN_ITS_PLACE in answer.data["message"]
+    assert tool_results.NOT_IN_ITS_PLACE in answer.data["message"]
 
 
 def test_a_long_answer_is_shortened_and_says_where_the_rest_is() -> None:
-    long = "x" * (answers.MAX_TEXT_SIZE + 1)
-    answer = answers.of_asked(asked(Outcome.OK, long))
-    assert len(answer.data["text"]) == answers.MAX_TEXT_SIZE + 1
+    long = "x" * (tool_results.MAX_TEXT_SIZE + 1)
+    answer = tool_results.of_asked(asked(Outcome.OK, long))
+    assert len(answer.data["text"]) == tool_results.MAX_TEXT_SIZE + 1
     assert answer.data["shortened"] is True
     assert "`dragoman jobs result j-1` has all" in answer.text
 
@@ -69,13 +69,13 @@ def test_a_long_answer_is_shortened_and_says_where_the_rest_is() -> None:
     [
         (NoPeer("review", {"codex": "it is too deep"}), "do this part yourself as your own"),
         (UnknownPeer("geminy", ["gemini"]), "Mend the call"),
-        (ProcessExited(exit_code=3), answers.NOT_IN_ITS_PLACE),
+        (ProcessExited(exit_code=3), tool_results.NOT_IN_ITS_PLACE),
         (UsageError("that is no folder"), "that is no folder"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, DragomanError) else "",
 )
 def test_an_error_says_what_happened(error: DragomanError, words: str) -> None:
-    answer = answers.of_error(error)
+    answer = tool_results.of_error(error)
     assert answer.failed
     assert str(error) in answer.text
     assert words in answer.text
@@ -86,26 +86,26 @@ def test_an_error_says_what_happened(error: DragomanError, words: str) -> None:
 
 def test_work_that_may_have_run_is_not_told_as_never_begun() -> None:
     error = DragomanError("the line is cut")
-    assert "Nobody was asked" in answers.of_error(error).text
+    assert "Nobody was asked" in tool_results.of_error(error).text
     error.may_have_run = True
-    answer = answers.of_error(error)
+    answer = tool_results.of_error(error)
     assert "may have begun to work" in answer.text
     assert answer.data["error"]["mayHaveRun"] is True
     assert answer.data["outcome"] == "failed"
 
 
 def test_a_stored_job_is_told_as_it_stands() -> None:
-    running = answers.of_job(job("j-1", state="running", outcome=None, text="so far"))
+    running = tool_results.of_job(job("j-1", state="running", outcome=None, text="so far"))
     assert (running.failed, running.data["ok"], running.data["outcome"]) == (
         False,
         False,
         "running",
     )
     assert "so far" in running.text
-    done = answers.of_job(job("j-1", state="ended", outcome="ok", text="done"))
+    done = tool_results.of_job(job("j-1", state="ended", outcome="ok", text="done"))
     assert (done.failed, done.data["ok"]) == (False, True)
     assert done.text.startswith("done")
-    lost = answers.of_job(
+    lost = tool_results.of_job(
         job("j-1", state="ended", outcome="crashed", text="", failure={"message": "it died"})
     )
     assert (lost.failed, lost.data["outcome"]) == (True, "crashed")
@@ -113,20 +113,20 @@ def test_a_stored_job_is_told_as_it_stands() -> None:
 
 
 def test_a_job_that_is_over_cannot_be_cancelled() -> None:
-    assert answers.of_cancelled("j-1", True).data["cancelled"] is True
-    late = answers.of_cancelled("j-1", False)
+    assert tool_results.of_cancelled("j-1", True).data["cancelled"] is True
+    late = tool_results.of_cancelled("j-1", False)
     assert "has ended already" in late.text
     assert late.data["ok"] is False
 
 
 def test_started_and_running_work_is_told_as_not_done() -> None:
-    assert "It is not done" in answers.of_started("j-1", "codex").text
-    told = answers.of_running("j-1", "codex: ls", peer="codex", seconds=3.2)
+    assert "It is not done" in tool_results.of_started("j-1", "codex").text
+    told = tool_results.of_running("j-1", "codex: ls", peer="codex", seconds=3.2)
     assert told.text == "Job j-1 is running for 3 s. codex: ls"
     assert told.data["outcome"] == "running"
 
 
 def test_wrong_arguments_are_told_with_what_is_wrong() -> None:
-    answer = answers.of_wrong_arguments("delegate", "Object missing required field `role`")
+    answer = tool_results.of_wrong_arguments("delegate", "Object missing required field `role`")
     assert answer.failed
     assert "`role`" in answer.text

@@ -15,7 +15,7 @@ from msgspec import Struct
 from dragoman.catalogue.enforcement import NOT_ENFORCED, violated
 from dragoman.client.permissions import Denial
 from dragoman.client.results import Result
-from dragoman.delegation.worktree.check import CheckResult
+from dragoman.delegation.worktree.check_command import CheckResult
 from dragoman.delegation.worktree.patch import Applied
 from dragoman.delegation.worktree.snapshot import Changed
 from dragoman.errors import DragomanError

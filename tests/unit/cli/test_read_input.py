@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli import inputs
-from dragoman.cli.inputs import is_piped, read_lines, read_named, read_stdin, remaining
+from dragoman.cli import read_input
+from dragoman.cli.read_input import is_piped, read_lines, read_named, read_stdin, remaining
 from dragoman.errors import InputTimeout, UsageError
 
 
@@ -85,7 +85,7 @@ def test_a_stdin_that_does_not_block_is_waited_for(pipe: int) -> None:
 def test_what_is_waited_for_is_said_once_and_ends_the_silence(
     pipe: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inputs, "NOTICE_DELAY", 0.01)
+    monkeypatch.setattr(read_input, "NOTICE_DELAY", 0.01)
     told: list[str] = []
 
     def hear(text: str) -> None:
@@ -106,7 +106,7 @@ def test_a_stdin_that_does_not_end_ends_with_the_time_limit(pipe: int) -> None:
 def test_a_stdin_without_end_is_refused_at_a_size(
     pipe: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inputs, "MAX_PROMPT_SIZE", 10)
+    monkeypatch.setattr(read_input, "MAX_PROMPT_SIZE", 10)
     os.write(pipe, b"x" * 11)
     with pytest.raises(UsageError, match="stdin has more than 10 bytes"):
         read_stdin()
@@ -158,7 +158,7 @@ def test_a_huge_file_and_a_huge_name_are_refused_in_a_short_sentence(tmp_path: P
 
 
 def test_lines_have_a_size_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs, "MAX_LINE_SIZE", 10)
+    monkeypatch.setattr(read_input, "MAX_LINE_SIZE", 10)
     (tmp_path / "file").write_bytes(b"1\r\n2\n" + b"x" * 20)
     lines = read_lines(tmp_path / "file")
     assert [next(lines), next(lines)] == [b"1", b"2"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.cli.output.neutral import neutral
+from dragoman.cli.output.escape import neutral
 from dragoman.events.parts import FileChange
 from dragoman.events.words import FileOp
 

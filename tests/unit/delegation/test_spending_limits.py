@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.client.budgets import Budgets
 from dragoman.config.schema import DelegationLimits
-from dragoman.delegation.limits import TurnLimits, has_daily, over_budget, tightened
+from dragoman.delegation.spending_limits import TurnLimits, has_daily, over_budget, tightened
 from dragoman.events.envelope import EventEnvelope
 from dragoman.events.model import Event, Source, TurnStarted, UsageReported
 from dragoman.events.parts import Cost, Usage

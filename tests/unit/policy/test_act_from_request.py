@@ -10,7 +10,7 @@ import pytest
 from dragoman.client.codex import approvals
 from dragoman.client.permissions import Question
 from dragoman.dialects.acp import v1 as acp
-from dragoman.policy.acts import act_of
+from dragoman.policy.act_from_request import act_of
 from dragoman.policy.rules import Act
 
 

@@ -17,13 +17,13 @@ from dragoman.catalogue.enforcement import gap
 from dragoman.config.schema import LocalModelSettings
 from dragoman.delegation.bandit import size_of
 from dragoman.delegation.health import Breaker
-from dragoman.delegation.limits import DAY, has_daily, over_budget
 from dragoman.delegation.local_model.model import MAX_TOKENS, LocalModel
 from dragoman.delegation.parked import surroundings_here
 from dragoman.delegation.peer_status import PeerStatus, row_of
 from dragoman.delegation.permission_ceiling import Ceilings, inherited_ceilings, policy_for
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.routing import CardFacts, Inputs, PeerFacts
+from dragoman.delegation.spending_limits import DAY, has_daily, over_budget
 from dragoman.errors import ConfigInvalid, StoreError
 from dragoman.policy import allows_everything
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext

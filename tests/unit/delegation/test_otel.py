@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.delegation import telemetry
-from dragoman.delegation.telemetry import CONTEXT_KEYS, calling
+from dragoman.delegation import otel
+from dragoman.delegation.otel import CONTEXT_KEYS, calling
 from dragoman.store.ledger.records import Tokens
 from dragoman.store.values import Charge, Provenance
 from tests.unit.store.ledger.samples import START, attempt
@@ -28,9 +28,9 @@ ENDED = attempt(
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
-    telemetry._instruments.cache_clear()
+    otel._instruments.cache_clear()
     yield
-    telemetry._instruments.cache_clear()
+    otel._instruments.cache_clear()
 
 
 def test_without_the_package_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:

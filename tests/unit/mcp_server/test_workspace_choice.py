@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import UsageError
-from dragoman.mcp_server.folders import choose_workspace, folder_of, may_see
+from dragoman.mcp_server.workspace_choice import choose_workspace, folder_of, may_see
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import typer
 
-from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
+from dragoman.cli.command_module import CONTEXT, WithCommandLine, new_app, words_after_dashes
 
 
 def heard(*argv: str) -> tuple[str | None, bool, tuple[str, ...] | None]:

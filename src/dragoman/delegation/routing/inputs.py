@@ -1,6 +1,6 @@
 """Types of the facts that a routing decision is made from: CardFacts, PeerFacts, Inputs.
 
-`delegation.facts` fills them from disk, ledger and settings. Routing reads nothing else.
+`delegation.collect_facts` fills them from disk, ledger and settings. Routing reads nothing else.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dragoman.verify.limits import LadderLimits
+from dragoman.verify.time_limits import LadderLimits
 
 
 def test_a_client_is_held_to_the_same_limits() -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, TextIO
 from msgspec import UnsetType
 
 from dragoman.cli import error_messages
-from dragoman.cli.output import file_changes, turn_summary
-from dragoman.cli.output.neutral import joined, neutral, one_line
+from dragoman.cli.output import agent_changes, turn_summary
+from dragoman.cli.output.escape import joined, neutral, one_line
 from dragoman.cli.output.renderer import Renderer, TurnReport
 from dragoman.cli.output.terminal import paint_for, put
 from dragoman.events import fold, model
@@ -254,8 +254,8 @@ class TextShow(Renderer):
             self._line(f"  not changed: {event.stage.value}", "red")
 
     def _diff(self, change: FileChange) -> None:
-        limit = None if self.verbose else file_changes.SHOWN_LINES
-        head, *lines = file_changes.lines_of(change, limit=limit)
+        limit = None if self.verbose else agent_changes.SHOWN_LINES
+        head, *lines = agent_changes.lines_of(change, limit=limit)
         self._line(f"  {head}", "bold")
         colours = {"+": "green", "-": "red", "@": "cyan"}
         for line in lines:

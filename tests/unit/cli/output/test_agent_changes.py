@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.cli.output.file_changes import COMPARED_SIZE, lines_of
+from dragoman.cli.output.agent_changes import COMPARED_SIZE, lines_of
 from dragoman.events.parts import FileChange
 from dragoman.events.words import FileOp
 

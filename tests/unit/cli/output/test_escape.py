@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.cli.output.neutral import Neutral, joined, neutral, one_line
+from dragoman.cli.output.escape import Neutral, joined, neutral, one_line
 
 
 @given(st.text(st.characters()))

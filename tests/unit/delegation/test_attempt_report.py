@@ -10,8 +10,13 @@ import pytest
 
 from dragoman.client.permissions import Denial
 from dragoman.client.results import Result, explain
-from dragoman.delegation.report import SHOWN_FILES, AttemptReport, report_of, report_of_error
-from dragoman.delegation.worktree.check import CheckResult
+from dragoman.delegation.attempt_report import (
+    SHOWN_FILES,
+    AttemptReport,
+    report_of,
+    report_of_error,
+)
+from dragoman.delegation.worktree.check_command import CheckResult
 from dragoman.delegation.worktree.patch import Applied, Conflict
 from dragoman.delegation.worktree.snapshot import Changed
 from dragoman.errors import BudgetExceeded, NotInstalled, ProcessExited

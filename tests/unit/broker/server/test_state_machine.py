@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.broker.server.lifecycle import TABLE, BrokerEvent, BrokerState, Lifecycle, diagram
+from dragoman.broker.server.state_machine import TABLE, BrokerEvent, BrokerState, Lifecycle, diagram
 
 
 def test_every_state_is_in_the_table_and_can_be_reached() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dragoman.broker.error_transfer import MAX_TEXT_SIZE, busy, describe, revive
+from dragoman.broker.error_codec import MAX_TEXT_SIZE, busy, describe, revive
 from dragoman.errors import (
     AuthRequired,
     BrokerBusy,

@@ -11,8 +11,8 @@ from typing import Any, Optional
 import pytest
 import typer
 
-from dragoman.cli.commands import CONTEXT, new_app
-from dragoman.cli.option_types import converter_for, quicken
+from dragoman.cli.command_module import CONTEXT, new_app
+from dragoman.cli.typer_converters import converter_for, quicken
 
 
 class Colour(enum.StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.setup.leftovers import MAX_SHOWN, Leftover, find_leftovers
+from dragoman.setup.stray_processes import MAX_SHOWN, Leftover, find_leftovers
 
 
 def process(proc: Path, pid: int, cmdline: bytes, environ: bytes = b"") -> None:

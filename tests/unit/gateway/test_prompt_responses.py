@@ -19,7 +19,7 @@ from dragoman.errors import (
 from dragoman.events import model
 from dragoman.events.parts import Failure, Usage
 from dragoman.events.words import Outcome
-from dragoman.gateway import answers
+from dragoman.gateway import prompt_responses
 from tests.unit.events.sayings import make, place
 
 SOURCE = model.Source("acp", "c1")
@@ -38,7 +38,7 @@ SOURCE = model.Source("acp", "c1")
     ],
 )
 def test_an_outcome_is_a_stop_reason(outcome: Outcome, stop: str, reason: str) -> None:
-    assert answers.response(Result(outcome, "", stop), None).stop_reason == reason
+    assert prompt_responses.response(Result(outcome, "", stop), None).stop_reason == reason
 
 
 @pytest.mark.parametrize(
@@ -48,29 +48,29 @@ def test_an_outcome_is_a_stop_reason(outcome: Outcome, stop: str, reason: str) -
 )  # fmt: skip
 def test_a_turn_that_failed_is_an_error_and_never_a_quiet_end(outcome: Outcome) -> None:
     with pytest.raises(RemoteError) as caught:
-        answers.response(Result(outcome, "", "why", Failure("because")), None)
+        prompt_responses.response(Result(outcome, "", "why", Failure("because")), None)
     assert (caught.value.code, caught.value.message) == (-32603, "because")
     assert caught.value.data == {"outcome": outcome.value}
 
 
 def test_a_login_that_is_wanted_has_the_code_for_it() -> None:
     with pytest.raises(RemoteError) as caught:
-        answers.response(Result(Outcome.AUTH_REQUIRED, ""), None)
+        prompt_responses.response(Result(Outcome.AUTH_REQUIRED, ""), None)
     assert caught.value.code == -32000
 
 
 def test_the_answer_of_a_peer_that_speaks_acp_is_kept_whole() -> None:
     raw = b'{"id":1,"result":{"stopReason":"end_turn","usage":{"totalTokens":3},"_meta":{"a":1}}}'
     ended = model.TurnEnded(SOURCE, 1, "s", "t", "session/prompt", raw, False, Outcome.OK)
-    response = answers.response(Result(Outcome.OK, ""), ended)
+    response = prompt_responses.response(Result(Outcome.OK, ""), ended)
     assert (response.meta, response.extra) == ({"a": 1}, {"usage": {"totalTokens": 3}})
     timed_out = model.TurnEnded(
         SOURCE, 1, "s", "t", "session/prompt", raw, False, Outcome.TIMED_OUT, "", Failure("late")
     )
     with pytest.raises(RemoteError):
-        answers.response(Result(Outcome.TIMED_OUT, "", failure=Failure("late")), timed_out)
+        prompt_responses.response(Result(Outcome.TIMED_OUT, "", failure=Failure("late")), timed_out)
     other = make(model.TurnEnded, Outcome.OK)
-    assert answers.response(Result(Outcome.OK, ""), other).meta is None
+    assert prompt_responses.response(Result(Outcome.OK, ""), other).meta is None
 
 
 ODD = [
@@ -89,7 +89,7 @@ def test_a_stop_reason_that_acp_does_not_have_is_translated_and_kept(
     result = Raw(b'{"stopReason":"%b","usage":{"totalTokens":3},"_meta":{"a":1}}' % word.encode())
     line = b'{"jsonrpc":"2.0","id":1,"result":' + bytes(result) + b"}"
     ended = model.TurnEnded(SOURCE, 1, "s", "t", "session/prompt", line, False, Outcome.OK, word)
-    for told in (answers.response(Result(Outcome.OK, "", word), ended), _passed(result)):
+    for told in (prompt_responses.response(Result(Outcome.OK, "", word), ended), _passed(result)):
         assert told.stop_reason == reason
         assert told.meta == {"a": 1, "dragoman": {"stopReason": word}}
         assert told.extra == {"usage": {"totalTokens": 3}}
@@ -97,7 +97,7 @@ def test_a_stop_reason_that_acp_does_not_have_is_translated_and_kept(
 
 
 def _passed(result: Raw) -> acp.PromptResponse:
-    passed = answers.prompt_result(result)
+    passed = prompt_responses.prompt_result(result)
     assert isinstance(passed, acp.PromptResponse)
     return passed
 
@@ -105,13 +105,13 @@ def _passed(result: Raw) -> acp.PromptResponse:
 @pytest.mark.parametrize("reason", list(acp.StopReason))
 def test_a_stop_reason_of_acp_passes_as_the_bytes_that_came(reason: str) -> None:
     result = Raw(b'{"stopReason":"%b","more":[1]}' % reason.encode())
-    assert answers.prompt_result(result) is result
+    assert prompt_responses.prompt_result(result) is result
 
 
 @pytest.mark.parametrize("word", ["error", "tool_error", "failed"])
 def test_a_stop_reason_that_says_that_the_turn_failed_is_an_error(word: str) -> None:
     with pytest.raises(RemoteError, match=f"stop reason '{word}'") as caught:
-        answers.prompt_result(Raw(b'{"stopReason":"%b"}' % word.encode()))
+        prompt_responses.prompt_result(Raw(b'{"stopReason":"%b"}' % word.encode()))
     assert caught.value.data == {"outcome": "failed", "stopReason": word}
     assert stop_of(caught.value) == word
 
@@ -119,14 +119,14 @@ def test_a_stop_reason_that_says_that_the_turn_failed_is_an_error(word: str) -> 
 @pytest.mark.parametrize("result", [b"null", b"{}", b'{"stopReason":7}', b"[]"])
 def test_a_result_without_a_stop_reason_is_an_invalid_answer(result: bytes) -> None:
     with pytest.raises(InvalidAnswer, match="invalid response to session/prompt"):
-        answers.prompt_result(Raw(result))
+        prompt_responses.prompt_result(Raw(result))
 
 
 def test_the_answer_of_another_dialect_is_not_taken_for_one_of_acp() -> None:
     line = b'{"jsonrpc":"2.0","id":1,"result":{"stopReason":"endTurn","own":1}}'
     source = model.Source("tagged", "c1")
     ended = model.TurnEnded(source, 1, "s", "t", "session/prompt", line, False, Outcome.OK)
-    told = answers.response(Result(Outcome.OK, "", "endTurn"), ended)
+    told = prompt_responses.response(Result(Outcome.OK, "", "endTurn"), ended)
     assert (told.stop_reason, told.extra) == ("end_turn", None)
     assert told.meta == {"dragoman": {"stopReason": "endTurn"}}
 
@@ -144,7 +144,7 @@ def test_the_answer_of_another_dialect_is_not_taken_for_one_of_acp() -> None:
 def test_an_error_on_the_way_is_the_protocols(
     error: DragomanError, code: int, message: str
 ) -> None:
-    refusal = answers.refusal(error)
+    refusal = prompt_responses.refusal(error)
     assert (refusal.code, refusal.message) == (code, message)
 
 
@@ -153,13 +153,15 @@ def test_an_error_on_the_way_goes_before_the_words_of_the_end() -> None:
         Outcome.CANCELLED, "", "closed", Failure("other"), error=RemoteError(4711, "torn", [1])
     )
     with pytest.raises(RemoteError) as caught:
-        answers.response(result, None)
+        prompt_responses.response(result, None)
     assert (caught.value.code, caught.value.message, caught.value.data) == (4711, "torn", [1])
 
 
 def test_the_peers_own_error_is_not_changed_by_answering_with_it() -> None:
     theirs = RemoteError(4711, "no")
-    assert answers.failure(Result(Outcome.FAILED, "", error=theirs)).data == {"outcome": "failed"}
+    assert prompt_responses.failure(Result(Outcome.FAILED, "", error=theirs)).data == {
+        "outcome": "failed"
+    }
     assert theirs.data is None
 
 
@@ -174,7 +176,7 @@ def test_the_peers_own_error_is_not_changed_by_answering_with_it() -> None:
 )
 def test_an_end_that_is_no_answer_in_acp_is_put_into_its_words(raw: bytes | None) -> None:
     ended = model.TurnEnded(SOURCE, 1, "s", "t", "session/prompt", raw, False, Outcome.REFUSED)
-    assert answers.response(Result(Outcome.REFUSED, ""), ended).stop_reason == "refusal"
+    assert prompt_responses.response(Result(Outcome.REFUSED, ""), ended).stop_reason == "refusal"
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,7 @@ def test_what_a_turn_used_is_told_where_agents_of_acp_tell_it(
     for stop in ("completed", "end_turn"):
         ended = make(model.TurnEnded, Outcome.OK, stop, usage=usage)
         assert isinstance(ended, model.TurnEnded)
-        response = answers.response(Result(Outcome.OK, "x", stop), ended)
+        response = prompt_responses.response(Result(Outcome.OK, "x", stop), ended)
         assert (response.extra or {}).get("usage") == told
         if told is not None:
             wire = acp.SESSION_PROMPT.decode_result(acp.encode(response))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.delegation.worktree.check import run_check
+from dragoman.delegation.worktree.check_command import run_check
 from dragoman.errors import UsageError
 from dragoman.transports.process.environment import owner
 from dragoman.transports.process.strays import find_owned

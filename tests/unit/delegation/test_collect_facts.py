@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from dragoman.catalogue.card import MeasuredFacts, RungVerdict
-from dragoman.delegation.facts import LOCAL, gather, in_fixed_order, local_model, login_of
+from dragoman.delegation.collect_facts import LOCAL, gather, in_fixed_order, local_model, login_of
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.routing import Inputs, PeerFacts
 from dragoman.errors import ConfigInvalid, StoreError

@@ -12,7 +12,7 @@ from dragoman.testing.scripted import Exit, Expect, GoSilent, SpawnGrandchild, S
 from dragoman.transports.base import Stream
 from dragoman.transports.process.child import ShutdownTimes
 from dragoman.transports.sockets import listen_unix
-from dragoman.verify.processes import PeerProcess, reach, start
+from dragoman.verify.peer_process import PeerProcess, reach, start
 from tests.aio import aio
 
 TIMES = ShutdownTimes(exit_timeout=0.2, terminate_timeout=5)

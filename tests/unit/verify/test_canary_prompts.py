@@ -6,7 +6,7 @@ from dataclasses import fields
 from msgspec import structs
 
 from dragoman.catalogue.descriptor import CanaryPrompts
-from dragoman.verify.canaries import Canaries, canaries_for, fill
+from dragoman.verify.canary_prompts import Canaries, canaries_for, fill
 
 
 def test_words_in_braces_are_replaced_and_other_braces_are_left_alone() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.cli.output import held as module
-from dragoman.cli.output.held import Held
+from dragoman.cli.output import hold_output as module
+from dragoman.cli.output.hold_output import Held
 
 
 def test_what_is_written_meanwhile_comes_afterwards_in_its_order() -> None:

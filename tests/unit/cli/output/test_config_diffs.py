@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.output.diffs import write_diff
+from dragoman.cli.output.config_diffs import write_diff
 from dragoman.config.file_transaction import Change
 
 
