@@ -28,7 +28,8 @@ READY_TIMEOUT = 20.0
 MAKER = """
 import asyncio, sys
 from pathlib import Path
-from dragoman.delegation.worktree import Isolation, isolation
+from dragoman.delegation.worktree import isolation
+from dragoman.delegation.worktree.isolation import Isolation
 
 async def main():
     workspace, folder, stage = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]

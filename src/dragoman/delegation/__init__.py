@@ -2,7 +2,8 @@
 
 `request` says what is wanted, `collect_facts` and `candidates` which peers can do it, `routing`
 decides the order, `execution` runs the attempts, `journal` records them, `results` holds
-the outcome. Public names are imported on first use, so that a decision alone loads no code that connects to a peer.
+the outcome. Public names are imported on first use, so that a decision alone loads no code that
+connects to a peer.
 """
 
 from __future__ import annotations

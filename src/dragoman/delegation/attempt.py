@@ -25,7 +25,7 @@ from dragoman.delegation.prices import Price, price
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.routing import Candidate
 from dragoman.delegation.spending_limits import OVER_BUDGET, TurnLimits, tightened
-from dragoman.delegation.still_running import unrest
+from dragoman.delegation.unfinished_turn import unrest
 from dragoman.delegation.worktree.changed_files import without_own
 from dragoman.delegation.worktree.check_command import run_check
 from dragoman.delegation.worktree.git import is_folder

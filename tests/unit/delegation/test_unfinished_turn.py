@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from dragoman.broker.client import brokers as client_list
-from dragoman.delegation.still_running import unrest
+from dragoman.delegation.unfinished_turn import unrest
 from dragoman.errors import ConnectionEnded
 from dragoman.paths import find_paths
 from tests.aio import aio
