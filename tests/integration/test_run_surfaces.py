@@ -161,7 +161,7 @@ async def test_a_delegation_tries_again_when_the_broker_is_killed_before_the_pro
         out, err = await process.communicate()
     first, second = json.loads(out.splitlines()[-1])["attempts"]
     assert (first["errorClass"], first["mayHaveRun"]) == ("broker_unavailable", False), err
-    assert "the broker has gone before the prompt" in first["failure"]["message"]
+    assert "the broker was lost before anything was prompted" in first["failure"]["message"]
     assert second["outcome"] == "ok"
     with Ledger.open(ledger_path(warm.home / "state_home"), read_only=True) as ledger:
         assert ledger.health("alpha").failures == 0
@@ -176,7 +176,7 @@ async def test_a_tool_call_reports_a_broker_that_is_killed_before_the_prompt(war
         False,
         True,
     )
-    assert "the broker has gone before the prompt" in error["message"]
+    assert "the broker was lost before anything was prompted" in error["message"]
     assert read_lines(warm.home / "alpha.prompts") == []
 
 

@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 
 from dragoman.cli.command_module import HELP_NAMES
 from dragoman.cli.output.terminal import put_err, put_out
-from dragoman.cli.typer_converters import quicken
+from dragoman.cli.typer_without_pydantic import quicken
 
 COMMANDS: Final = {
     "init": "Find out which agents are here, and end with one at work.",

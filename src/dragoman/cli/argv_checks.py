@@ -1,7 +1,7 @@
 """Validate command-line values of any option: UTF-8 text, finite numbers, non-empty paths, `--cwd`.
 
-Used by both parsers, `typer_converters` (typer) and `cli.fast_parser`. Each command validates the
-meaning of its own options.
+Used by both parsers, `typer_without_pydantic` (typer) and `cli.fast_parser`. Each command validates
+the meaning of its own options.
 """
 
 from __future__ import annotations

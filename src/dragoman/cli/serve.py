@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from dragoman.cli.command_module import new_app
-from dragoman.cli.typer_converters import quicken
+from dragoman.cli.typer_without_pydantic import quicken
 
 DOORS: Final = {
     "acp": "Be one agent for an editor, with all of your peers behind it.",

@@ -15,7 +15,7 @@ from msgspec import structs
 from dragoman.config.secrets import redactor
 from dragoman.delegation.health import Reading
 from dragoman.errors import StoreCorrupt, StoreError, UnknownJob
-from dragoman.runs.stop_notes import note_reader
+from dragoman.runs.cancel_by_file import note_reader
 from dragoman.store.jobs import is_alive
 from dragoman.store.ledger import (
     AttemptRecord,

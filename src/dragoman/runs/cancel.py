@@ -2,7 +2,7 @@
 
 The handle outlives single turns: work of several turns, such as a delegation, uses one handle.
 `runs.run` tells it which turn is running. Stop requests of other processes are in
-`runs.stop_notes`.
+`cancel_by_file`.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from dragoman.errors import DragomanError, StoreError
 from dragoman.events.parts import Text
 from dragoman.paths import find_paths
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.runs.cancel_by_file import note_reader, obey_note
 from dragoman.runs.sessions import RESTORED
-from dragoman.runs.stop_notes import note_reader, obey_note
 from dragoman.store import (
     JobRecord,
     SessionEventsWriter,

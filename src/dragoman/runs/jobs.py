@@ -1,7 +1,7 @@
 """List, find, wait for and cancel jobs.
 
 Merges the stored job with what its broker reports. A job whose process is gone is marked as
-crashed on the next look. A job is cancelled at its broker, or without one by `runs.stop_notes` or
+crashed on the next look. A job is cancelled at its broker, or without one by `cancel_by_file` or
 SIGINT. Starts nothing.
 """
 
@@ -26,7 +26,7 @@ from dragoman.errors import (
     UnknownJob,
 )
 from dragoman.paths import Paths, find_paths
-from dragoman.runs.stop_notes import leave_note, reads_notes
+from dragoman.runs.cancel_by_file import leave_note, reads_notes
 from dragoman.store.jobs import is_alive
 from dragoman.store.open import open_store
 from dragoman.transports.process.identity import ProcessIdentity, kill

@@ -229,7 +229,7 @@ class Run:
         except BaseException as error:
             await self._stack.__aexit__(*sys.exc_info())
             if isinstance(error, DragomanError) and self.warm and broker_ended(error):
-                gone = f"the broker has gone before the prompt: {error}"
+                gone = f"the broker was lost before anything was prompted: {error}"
                 raise BrokerUnavailable(gone) from error
             raise
         return self

@@ -26,6 +26,7 @@ from dragoman.client.results import Result, explain
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import (
     BrokerError,
+    BrokerUnavailable,
     CallTimeout,
     ConnectionClosed,
     ConnectionLost,
@@ -209,7 +210,7 @@ async def open_session(peer: Peer, wanted: WantedSession) -> OpenedSession:
     """Begin a session, or go on with a stored one.
 
     `SessionLost` if the peer cannot open it any more, unless a fresh one may take its place;
-    `BrokerError` if the broker between ends or hangs meanwhile, and not the peer.
+    `BrokerUnavailable` if the broker between ends or hangs meanwhile, and not the peer.
     """
     try:
         return await _open_session(peer, wanted)
@@ -217,7 +218,7 @@ async def open_session(peer: Peer, wanted: WantedSession) -> OpenedSession:
         failure = peer.client.connection.failure
         if broker_of(peer) is None or failure is None or isinstance(failure, ConnectionClosed):
             raise
-        raise BrokerError(
+        raise BrokerUnavailable(
             f"the broker was lost before anything was prompted: {error}; try again"
         ) from error
 

@@ -30,10 +30,10 @@ from dragoman.verify.rung import Rung, RungFinding, failed, one_line, skipped
 from dragoman.verify.rungs import (
     handshake,
     launch,
+    open_session,
     permissions,
     robustness,
     second_process,
-    sessions,
     turns,
 )
 from dragoman.verify.time_limits import LadderLimits
@@ -43,7 +43,7 @@ NOT_ASKED: Final = "it spends a model call, and nobody agreed to that"
 
 
 def _in_order() -> tuple[Rung, ...]:
-    login, session, models, parallel = sessions.RUNGS
+    login, session, models, parallel = open_session.RUNGS
     binary, entry, windows = launch.RUNGS
     return (
         binary,

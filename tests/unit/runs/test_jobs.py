@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import BrokerError, UnknownJob
-from dragoman.runs import stop_notes
+from dragoman.runs import cancel_by_file
+from dragoman.runs.cancel_by_file import note_reader
 from dragoman.runs.jobs import address_of, cancel_job, find_job, list_jobs, updated, wait_for
-from dragoman.runs.stop_notes import note_reader
 from dragoman.store.jobs import is_alive
 from dragoman.transports.process.identity import own_identity
 from tests.aio import aio
@@ -86,7 +86,7 @@ async def test_what_has_ended_is_not_cancelled_and_what_nobody_knows_is_an_error
 async def test_a_job_that_nobody_can_be_told_to_stop_is_an_error_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stop_notes, "TAKE_TIMEOUT", 0.01)
+    monkeypatch.setattr(cancel_by_file, "TAKE_TIMEOUT", 0.01)
     paths = paths_in(tmp_path)
     # One that looks for notes and is stuck, one that may be in another container, and our own.
     runners = (note_reader(), {**OURS, "namespace": "another"}, {"pid": 1}, OURS)

@@ -125,10 +125,10 @@ ELSEWHERE = {
     ("skill.py", "entries"): "another program's settings",
     ("output/terminal.py", "held"): "the one place",
     ("output/terminal.py", "sys.stderr"): "a question, past what is held back",
-    ("output/held.py", "stream"): "what the one place writes",
-    ("output/held.py", "self._streams[number]"): "what the one place wrote before",
-    ("output/held.py", "self._streams[0]"): "how much of it was lost",
-    ("output/held.py", "spool"): "a temporary file",
+    ("output/hold_output.py", "stream"): "what the one place writes",
+    ("output/hold_output.py", "self._streams[number]"): "what the one place wrote before",
+    ("output/hold_output.py", "self._streams[0]"): "how much of it was lost",
+    ("output/hold_output.py", "spool"): "a temporary file",
 }
 """What writes to something else than our stdout and stderr."""
 

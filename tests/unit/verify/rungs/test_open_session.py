@@ -15,7 +15,7 @@ from dragoman.errors import AuthRequired, CallTimeout, DragomanError
 from dragoman.events.parts import AuthMethod
 from dragoman.events.words import Outcome
 from dragoman.verify import probes, remedies
-from dragoman.verify.rungs import sessions
+from dragoman.verify.rungs import open_session
 from dragoman.verify.verification import TurnObservation
 from tests.aio import aio
 from tests.unit.verify.fakes import FakeClimb, climbing, told, verdict
@@ -56,33 +56,33 @@ def opening(tmp_path: Path, refuses: DragomanError | None = None, **fields: Any)
 @aio
 async def test_a_session_that_opens_needs_no_login(tmp_path: Path) -> None:
     climb = opening(tmp_path)
-    assert verdict(await sessions.login(climb)) == (RungVerdict.PASS, {"authenticated": True})
-    assert verdict(await sessions.session(climb)) == (RungVerdict.PASS, {"sessions": True})
+    assert verdict(await open_session.login(climb)) == (RungVerdict.PASS, {"authenticated": True})
+    assert verdict(await open_session.session(climb)) == (RungVerdict.PASS, {"sessions": True})
 
 
 @aio
 async def test_a_refusal_for_want_of_a_login_says_how_to_log_in(tmp_path: Path) -> None:
     climb = opening(tmp_path, AuthRequired(hint="run `x auth`"))
-    finding = await sessions.login(climb)
+    finding = await open_session.login(climb)
     assert verdict(finding) == (RungVerdict.FAIL, {"authenticated": False, "login": "run `x auth`"})
     assert finding.remedy.startswith(remedies.LOGIN)
     assert "run `x auth`" in finding.remedy
-    assert (await sessions.session(climb)).verdict is RungVerdict.SKIPPED
+    assert (await open_session.session(climb)).verdict is RungVerdict.SKIPPED
 
 
 @aio
 async def test_without_a_hint_the_descriptor_or_the_peers_methods_tell_how(tmp_path: Path) -> None:
     way = LaunchSpec(command=("x",), descriptor=DESCRIPTOR)
-    known = await sessions.login(opening(tmp_path, AuthRequired(), way=way))
+    known = await open_session.login(opening(tmp_path, AuthRequired(), way=way))
     assert known.facts["login"] == "run `x login`"
     climb = opening(tmp_path, AuthRequired())
     climb.methods = (AuthMethod("a", "Browser"), AuthMethod("b", "Shell", command="x login"))
-    assert (await sessions.login(climb)).facts["login"] == "Browser or x login"
+    assert (await open_session.login(climb)).facts["login"] == "Browser or x login"
 
 
 @aio
 async def test_a_program_without_credentials_is_not_blamed_for_wanting_some(tmp_path: Path) -> None:
-    finding = await sessions.login(opening(tmp_path, AuthRequired(), careful=True))
+    finding = await open_session.login(opening(tmp_path, AuthRequired(), careful=True))
     assert finding.verdict is RungVerdict.WARN
     assert finding.remedy.startswith(remedies.LOGIN_CAREFUL)
 
@@ -90,8 +90,8 @@ async def test_a_program_without_credentials_is_not_blamed_for_wanting_some(tmp_
 @aio
 async def test_a_session_that_does_not_open_says_nothing_about_the_login(tmp_path: Path) -> None:
     climb = opening(tmp_path, CallTimeout("session/new", 60))
-    assert verdict(await sessions.login(climb)) == (RungVerdict.SKIPPED, {})
-    finding = await sessions.session(climb)
+    assert verdict(await open_session.login(climb)) == (RungVerdict.SKIPPED, {})
+    finding = await open_session.session(climb)
     assert verdict(finding) == (RungVerdict.FAIL, {"sessions": False})
     assert "session/new" in finding.evidence
 
@@ -100,10 +100,10 @@ async def test_a_session_that_does_not_open_says_nothing_about_the_login(tmp_pat
 async def test_a_login_that_shows_only_in_a_prompt_is_unknown(tmp_path: Path) -> None:
     quirks = Quirks(login_shown_in="prompt")
     way = LaunchSpec(command=("x",), descriptor=DESCRIPTOR, quirks=quirks)
-    assert (await sessions.login(opening(tmp_path, way=way))).facts == {}
+    assert (await open_session.login(opening(tmp_path, way=way))).facts == {}
     unknown = opening(tmp_path)
     unknown.methods = (AuthMethod("a", "Browser"),)
-    assert (await sessions.login(unknown)).facts == {}
+    assert (await open_session.login(unknown)).facts == {}
 
 
 @pytest.mark.parametrize("missing", [True, False])
@@ -116,7 +116,7 @@ async def test_a_peer_that_can_be_asked_for_its_login_is_asked(
 
     monkeypatch.setattr(probes, "needs_login", needs_login)
     way = LaunchSpec(command=("x",), descriptor=DESCRIPTOR, quirks=Quirks(login_shown_in="account"))
-    finding = await sessions.login(opening(tmp_path, way=way))
+    finding = await open_session.login(opening(tmp_path, way=way))
     assert finding.facts["authenticated"] is not missing
 
 
@@ -132,7 +132,7 @@ async def test_parents_are_recorded_with_and_without_the_suffix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models(monkeypatch, ("m-5-preview", "m-5", "m-preview-4"))
-    finding = await sessions.models(climbing(tmp_path))
+    finding = await open_session.models(climbing(tmp_path))
     assert finding.verdict is RungVerdict.WARN
     assert finding.facts["parent_models"] == ("m-5", "m-preview-4")
 
@@ -142,9 +142,9 @@ async def test_models_that_are_not_told_are_unknown_and_an_empty_list_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models(monkeypatch, None)
-    assert (await sessions.models(climbing(tmp_path))).facts == {}
+    assert (await open_session.models(climbing(tmp_path))).facts == {}
     models(monkeypatch, ())
-    assert (await sessions.models(climbing(tmp_path))).facts["models"] == ()
+    assert (await open_session.models(climbing(tmp_path))).facts["models"] == ()
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ async def test_a_peer_that_lists_its_models_by_a_command_is_asked_so(
         models=Models(listing="command", command=command),
     )
     climb = climbing(tmp_path, way=LaunchSpec(command=("x",), descriptor=listing))
-    assert (await sessions.models(climb)).facts == facts
+    assert (await open_session.models(climb)).facts == facts
 
 
 @aio
@@ -183,7 +183,7 @@ async def test_two_sessions_that_answer_at_once_are_parallel(tmp_path: Path) -> 
 
     climb = climbing(tmp_path)
     climb.act = act
-    assert (await sessions.parallel(climb)).facts == {"parallel_sessions": True}
+    assert (await open_session.parallel(climb)).facts == {"parallel_sessions": True}
     assert len(set(prompts)) == 2
 
 
@@ -193,7 +193,7 @@ async def test_without_turns_two_open_sessions_are_enough_and_nothing_is_prompte
 ) -> None:
     climb = climbing(tmp_path, turns=False)
     climb.act = lambda prompt, climb: pytest.fail("a prompt was sent")
-    assert (await sessions.parallel(climb)).facts == {"parallel_sessions": True}
+    assert (await open_session.parallel(climb)).facts == {"parallel_sessions": True}
 
 
 @aio
@@ -201,6 +201,6 @@ async def test_a_second_prompt_that_cancels_the_first_is_not_parallel(tmp_path: 
     climb = climbing(tmp_path)
     ends = iter([told(), told(Result(Outcome.CANCELLED, "", "cancelled"))])
     climb.act = lambda prompt, climb: next(ends)
-    finding = await sessions.parallel(climb)
+    finding = await open_session.parallel(climb)
     assert finding.facts == {"parallel_sessions": False}
     assert "cancelled" in finding.evidence

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.rpc.tasks import TaskOwner
-from dragoman.runs import stop_notes
-from dragoman.runs.stop_notes import FOLDER, leave_note, note_reader, obey_note, reads_notes
+from dragoman.runs import cancel_by_file
+from dragoman.runs.cancel_by_file import FOLDER, leave_note, note_reader, obey_note, reads_notes
 from dragoman.store.jobs import is_alive
 from tests.aio import aio
 from tests.unit.runs.stored import paths_in
@@ -28,7 +28,7 @@ async def test_a_note_stops_the_job_that_it_names_and_no_other(tmp_path: Path) -
 async def test_a_note_that_nobody_takes_does_not_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stop_notes, "TAKE_TIMEOUT", 0.01)
+    monkeypatch.setattr(cancel_by_file, "TAKE_TIMEOUT", 0.01)
     paths = paths_in(tmp_path)
     assert not await leave_note("j-1/../x", paths)
     assert list((paths.state / FOLDER).iterdir()) == []

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
-from dragoman.cli.typer_converters import converter_for, quicken
+from dragoman.cli.typer_without_pydantic import converter_for, quicken
 
 
 class Colour(enum.StrEnum):
