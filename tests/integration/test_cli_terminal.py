@@ -43,6 +43,8 @@ def test_a_person_is_asked_before_something_is_written(
         assert "+new" in before and "Write notes.md" in before
         terminal.type("what\n")
         terminal.expect("answer with one of")
+        # What is typed before the question stands there again is dropped.
+        terminal.expect("allow? [")
         terminal.type(f"{key}\n")
         terminal.expect(then)
         assert terminal.wait() == code
