@@ -159,6 +159,9 @@ class TerminalApprover:
             except Interrupted:
                 # As anywhere else in a turn, Ctrl-C stops the turn.
                 self._live.press()
+                # Lets the cancel go out before the answer: an agent that is answered first may end
+                # its turn as usual, and the command would end as if all were well.
+                await asyncio.sleep(0)
                 return Answer.CANCEL
             if line is None:
                 return Answer.REJECT_ONCE
