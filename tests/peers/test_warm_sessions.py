@@ -49,6 +49,11 @@ class Shells:
         bodies = [json.dumps(each.body) for each in self.model.requests]
         return next(body for body in reversed(bodies) if prompt in body)
 
+    async def agents(self, cwd: Path) -> set[tuple[int, int]]:
+        """The processes of each broker and of its agent; not the agent's own short-lived ones."""
+        brokers = (await self("broker", "list", "--format", "json", cwd=cwd)).lines
+        return {(each["status"]["pid"], each["status"]["peerPid"]) for each in brokers}
+
     async def until_gone(self) -> None:
         """Wait until no process of this user lives any more."""
         async with asyncio.timeout(GONE_TIMEOUT):
@@ -88,11 +93,11 @@ async def test_a_session_goes_on_in_another_shell_and_after_a_restart_of_its_bro
     below.mkdir()
     async with user_of(name, home) as shell:
         await shell("run", name, "the first word is amber", "-s", "talk", cwd=workspace)
-        before = living_in(home)
+        before = await shell.agents(workspace)
         assert before, "the agent is kept"
 
         await shell("run", name, "the second word is birch", "-s", "talk", cwd=below)
-        assert set(before) <= set(living_in(home)), "the same processes serve the second shell"
+        assert await shell.agents(workspace) == before, "the same agent serves the second shell"
         asked = shell.asked_about("birch")
         assert "amber" in asked, "the agent knows what was said from the first shell"
 
