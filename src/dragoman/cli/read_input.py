@@ -1,7 +1,7 @@
 """Read stdin and the files that options name, with size limits and a timeout.
 
-After a second of waiting for stdin a notice is shown. The callers `cli.prompt`, `cli.mcp_config`
-and `cli.sessions` interpret the bytes.
+After a second of waiting for stdin a notice is shown. The callers `cli.prompt`,
+`cli.mcp_config_option` and `cli.sessions` interpret the bytes.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def plan_of(options: RunOptions) -> RunPlan:
     ignored: tuple[str, ...] = ()
     if options.mcp_config is not None:
         from dragoman.catalogue.mcp_servers import taken
-        from dragoman.cli.mcp_config import read_servers
+        from dragoman.cli.mcp_config_option import read_servers
 
         servers = read_servers(options.mcp_config)
         handed = taken(way, servers, workspace=workspace, card=card)

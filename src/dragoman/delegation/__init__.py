@@ -1,7 +1,7 @@
 """Delegate a prompt to the best available peer, with retry, fallback and a full report.
 
 `request` says what is wanted, `collect_facts` and `candidates` which peers can do it, `routing`
-decides the order, `execution` runs the attempts, `journal` records them, `results` holds
+decides the order, `execution` runs the attempts, `journal` records them, `result` holds
 the outcome. Public names are imported on first use, so that a decision alone loads no code that
 connects to a peer.
 """
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from dragoman.delegation.candidates import decide_for
     from dragoman.delegation.execution import DelegationListener, delegate
     from dragoman.delegation.request import Assigned, DelegationRequest, read_agent
-    from dragoman.delegation.results import Delegation
+    from dragoman.delegation.result import Delegation
     from dragoman.runs.cancel import CancelHandle
 
 LATER: Final = {
     "Assigned": f"{__name__}.request",
     "DelegationListener": f"{__name__}.execution",
-    "Delegation": f"{__name__}.results",
+    "Delegation": f"{__name__}.result",
     "CancelHandle": "dragoman.runs.cancel",
     "DelegationRequest": f"{__name__}.request",
     "decide_for": f"{__name__}.candidates",

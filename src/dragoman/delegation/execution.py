@@ -27,7 +27,7 @@ from dragoman.delegation.parked import surroundings_here
 from dragoman.delegation.permission_ceiling import inherited_ceilings
 from dragoman.delegation.prices import read_prices
 from dragoman.delegation.request import DelegationRequest
-from dragoman.delegation.results import Delegation
+from dragoman.delegation.result import Delegation
 from dragoman.delegation.routing import Candidate, Decision, decide
 from dragoman.delegation.worktree.sweep import sweep
 from dragoman.errors import StoreError

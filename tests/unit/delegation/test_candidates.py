@@ -13,7 +13,7 @@ from dragoman.delegation.candidates import allowed, decide_for, nobody, reason_f
 from dragoman.delegation.collect_facts import LOCAL
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.routing import Candidate, PassedOver, Reason
-from tests.unit.delegation.test_results import DECISION
+from tests.unit.delegation.test_result import DECISION
 from tests.unit.runs.contexts import place_in
 
 

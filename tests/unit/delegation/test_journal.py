@@ -16,7 +16,7 @@ from dragoman.runs.context import RunContext
 from dragoman.store.ledger import AttemptRecord, Ending
 from dragoman.store.open import open_store
 from dragoman.store.records import JobRecord, SessionRecord
-from tests.unit.delegation.test_results import DECISION
+from tests.unit.delegation.test_result import DECISION
 from tests.unit.runs.contexts import place_in
 
 ATTEMPT = AttemptRecord(

@@ -18,7 +18,7 @@ from dragoman.delegation.routing import Candidate
 from dragoman.delegation.spending_limits import OVER_BUDGET
 from dragoman.delegation.worktree.check_command import CheckResult
 from dragoman.events.words import Outcome
-from tests.unit.delegation.test_results import DECISION, over, report
+from tests.unit.delegation.test_result import DECISION, over, report
 
 DENIAL = Denial("t", "Write", "edit")
 FIRST = Candidate(peer="alpha", tier="fast", model="m", why="it claims review")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.cli.mcp_config import read_servers
+from dragoman.cli.mcp_config_option import read_servers
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import UsageError
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from dragoman.delegation.attempt_report import AttemptReport
-from dragoman.delegation.results import Delegation
+from dragoman.delegation.result import Delegation
 from dragoman.delegation.routing import Candidate, Decision
 from dragoman.delegation.worktree.check_command import CheckResult
 from dragoman.delegation.worktree.snapshot import Changed
