@@ -136,7 +136,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Number 0 does not count: it writes compiled files and fills the caches of the system.
         for repetition in range(repetitions + 1):
             for contestant in rotated(contestants, repetition):
-                if not contestant.does(entry.id):
+                if (
+                    not contestant.does(entry.id)
+                    or entry.only
+                    and contestant.name not in entry.only
+                ):
                     continue
                 figures = measure(entry, contestant, size, repetition, placement)
                 if repetition:

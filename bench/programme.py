@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bench.lineup import ACP, BRIDGE, BROKER, CODEX, EVENTS, RPC
+from bench.lineup import ACP, BRIDGE, BROKER, CODEX, EVENTS, OFFICIAL, RPC
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,8 @@ class Entry:
     """Where the processes run, see `measure.place`. Work that goes to and fro and can never be
     done by both at once is kept on one processor: otherwise it measures how fast the machine
     wakes a sleeping one."""
+    only: tuple[str, ...] = ()
+    """Who takes part, by name; all if empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ PROGRAMME: Sequence[Entry] = (
     Entry("W3.1MiB", "large", 1, 1, "apart"),
     Entry("W3.15MiB", "large", 15, 15, "apart"),
     Entry("W4", "asks", 2_000, 1_000, "together"),
+    Entry("W8", "files", 2_000, 1_000, "together", only=(ACP, OFFICIAL)),
     Entry("W5", "sessions", 200, 50, "apart"),
     Entry("W7", "idle", 1_000, 1_000, "together"),
     Entry("W6.import", IMPORTS, 3, 3, "together"),
@@ -118,6 +121,7 @@ ROWS: Sequence[Row] = (
         acp=Goal(0.60),
         bridge=PASSED_ON,
     ),
+    Row("W8", "{size:,} small files read for the agent", acp=Goal(official=1.0)),
     Row("W5", "{size:,} sessions, 100 updates each", rpc=Goal(0.70), acp=Goal(0.55)),
     Row("W7", "{size:,} idle sessions, each", ("client_each", "agent_each")),
     Row("W6.import", "import", rpc=Goal(official=4.0)),

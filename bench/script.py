@@ -6,6 +6,8 @@ nothing. The clients' half is `bench.works`.
 
     stream N      send N updates to the session of the prompt, then end the turn
     ask N         make N sequential session/request_permission requests, then end the turn
+    read N PATH   make N sequential fs/read_text_file requests, then end the turn; PATH is a folder
+                  with the files of `file_name`, each with the text `FILE_TEXT`
     together M N  wait until M prompts of this kind are open, then send N updates to each of the M
                   sessions, one session after the other, round and round; then end all turns
     echo…         send the whole text of the prompt back in one update, then end the turn
@@ -28,6 +30,16 @@ OPTIONS = (
     ("reject", "Reject", "reject_once"),
 )
 """Id, name and kind of what a client may answer."""
+
+
+FILES = 20
+FILE_TEXT = 64 * "    return value if value is not None else self.default  # a line\n"
+"""About 4 KiB, a small source file."""
+
+
+def file_name(number: int) -> str:
+    """The file of the request of this number."""
+    return f"package/module_{number % FILES}.py"
 
 
 def session_name(number: int) -> str:

@@ -12,9 +12,11 @@ import gc
 import json
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, cast
 
 from bench import script
 from bench.measure import Growth, Stopwatch, children_cpu, descendants, memory, own_cpu, place
@@ -68,6 +70,13 @@ class Driver(Protocol):
 
     async def close(self) -> None:
         """End the connection; the agent is gone and reaped afterwards."""
+
+
+class FileDriver(Driver, Protocol):
+    """A client that answers requests for files."""
+
+    workspace: str
+    """The folder of the sessions that are opened from now on."""
 
 
 Work = Callable[[Driver, int], Awaitable[Figures]]
@@ -189,6 +198,31 @@ async def asks(driver: Driver, count: int) -> Figures:
     return await rounds(driver, session, answer)
 
 
+def write_files(folder: Path) -> None:
+    """The files of `bench.script`."""
+    for number in range(script.FILES):
+        path = folder / script.file_name(number)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(script.FILE_TEXT)
+
+
+async def files(driver: Driver, count: int) -> Figures:
+    """Requests by the agent for the text of small files during one prompt, one after the other.
+
+    The files are on the disk. A client that does not look at them answers with the same text.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        write_files(Path(folder))
+        cast(FileDriver, driver).workspace = folder
+        session = await driver.new_session(Reader())
+        await driver.prompt(session, f"read {WARM_UP} {folder}")
+
+        async def answer() -> None:
+            await driver.prompt(session, f"read {count} {folder}")
+
+        return await rounds(driver, session, answer)
+
+
 SESSION_UPDATES = 100
 
 
@@ -227,6 +261,7 @@ CONNECTED_WORKS: dict[str, Work] = {
     "in_flight": in_flight,
     "large": large,
     "asks": asks,
+    "files": files,
     "sessions": sessions,
     "idle": idle,
 }

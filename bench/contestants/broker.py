@@ -44,7 +44,7 @@ class Client(dragoman_acp.Client):
         self._client = await self._stack.enter_async_context(
             use_agent(reached.stream, options=options)
         )
-        self._workspace = folder
+        self.workspace = folder
         status = await self._client.call_extension("_dragoman/status", {})
         return int(status["peerPid"])
 

@@ -28,9 +28,9 @@ class Client:
     """The driver of `bench.works`."""
 
     _client: AcpClient
-    _workspace = "/workspace"
 
     def __init__(self) -> None:
+        self.workspace = "/workspace"
         self._sessions: dict[str, tuple[Session, Reader]] = {}
         self._stack = AsyncExitStack()
 
@@ -46,7 +46,7 @@ class Client:
         return stream.pid
 
     async def new_session(self, reader: Reader) -> str:
-        session = await self._client.new_session(self._workspace)
+        session = await self._client.new_session(self.workspace)
         self._sessions[session.id] = session, reader
         return session.id
 
@@ -97,6 +97,12 @@ def agent() -> None:
                         for option_id, name, kind in script.OPTIONS
                     ],
                 )
+        elif text.startswith("read "):
+            count, folder = text[5:].split(maxsplit=1)
+            for number in range(int(count)):
+                name = script.file_name(number)
+                if await turn.client.read_file(f"{folder}/{name}") != script.FILE_TEXT:
+                    raise ValueError(f"{name} has another text")
         elif text.startswith("together "):
             await turn_together(turn, *map(int, text[9:].split()))
         else:

@@ -41,6 +41,17 @@ class Updates(acp.Client):
             outcome=schema.AllowedOutcome(outcome="selected", option_id=script.ALLOW)
         )
 
+    async def read_text_file(
+        self,
+        session_id: str,
+        path: str,
+        line: int | None = None,
+        limit: int | None = None,
+        **kwargs: Any,
+    ) -> acp.ReadTextFileResponse:
+        # The SDK has no file service: this is what a client answers that has nothing to do for it.
+        return acp.ReadTextFileResponse(content=script.FILE_TEXT)
+
 
 class Client:
     """The driver of `bench.works`."""
@@ -48,6 +59,7 @@ class Client:
     def __init__(self) -> None:
         # The SDK's protocols leave every method optional, which a type checker cannot see.
         self._updates = Updates()  # type: ignore[abstract]
+        self.workspace = "/workspace"
         self._stack = AsyncExitStack()
 
     async def open(self, agent: Sequence[str]) -> int:
@@ -59,11 +71,16 @@ class Client:
                 transport_kwargs={"limit": DEFAULT_STDIO_BUFFER_LIMIT_BYTES, "stderr": None},
             )
         )
-        await self._connection.initialize(script.PROTOCOL_VERSION)
+        await self._connection.initialize(
+            script.PROTOCOL_VERSION,
+            client_capabilities=schema.ClientCapabilities(
+                fs=schema.FileSystemCapabilities(read_text_file=True)
+            ),
+        )
         return process.pid
 
     async def new_session(self, reader: Reader) -> str:
-        session = await self._connection.new_session("/workspace", mcp_servers=[])
+        session = await self._connection.new_session(self.workspace, mcp_servers=[])
         self._updates.readers[session.session_id] = reader
         return session.session_id
 
@@ -124,6 +141,13 @@ class Agent(acp.Agent):
         elif text.startswith("ask "):
             for _ in range(int(text[4:])):
                 await self._ask(session_id)
+        elif text.startswith("read "):
+            count, folder = text[5:].split(maxsplit=1)
+            for number in range(int(count)):
+                name = script.file_name(number)
+                answer = await self._client.read_text_file(session_id, f"{folder}/{name}")
+                if answer.content != script.FILE_TEXT:
+                    raise ValueError(f"{name} has another text")
         elif text.startswith("together "):
             await self._turn_together(session_id, *map(int, text[9:].split()))
         else:

@@ -223,7 +223,9 @@ def failed(text: str, error: OSError) -> FileFailed | PathRefused:
 
 def _open_root(text: str, root: Sequence[str]) -> int:
     """Open a root by its real path, insisting that no part of it has become a link."""
-    fd = -1
+    fd = _open_at_once("/" + "/".join(root))
+    if fd >= 0:
+        return fd
     try:
         fd = os.open("/", _FOLDER)
         for name in root:
@@ -237,6 +239,21 @@ def _open_root(text: str, root: Sequence[str]) -> int:
             raise PathRefused(text, "its workspace folder is gone or was moved") from error
         raise failed(text, error) from error
     return fd
+
+
+def _open_at_once(path: str) -> int:
+    """Open a folder by its whole path, if the kernel says that this is its real path; else -1."""
+    try:
+        fd = os.open(path, _FOLDER)
+    except OSError:
+        return -1
+    try:
+        if os.readlink(f"/proc/self/fd/{fd}") == path:
+            return fd
+    except OSError:
+        pass  # A system without it.
+    os.close(fd)
+    return -1
 
 
 def _open_folder(text: str, name: str, fd: int) -> tuple[int | None, str | None]:

@@ -142,9 +142,13 @@ def test_forty_links_are_followed_and_forty_one_are_not(tree: HostileTree) -> No
         walk(f"{tree.root}/many19", entries(tree), "fail")
 
 
+@pytest.mark.parametrize("at_once", [True, False])
 def test_running_out_of_descriptors_is_the_worlds_fault_and_loses_none(
-    tree: HostileTree, monkeypatch: pytest.MonkeyPatch
+    tree: HostileTree, monkeypatch: pytest.MonkeyPatch, *, at_once: bool
 ) -> None:
+    opened = 3 if at_once else len(tree.root.parts) + 2
+    if not at_once:
+        monkeypatch.setattr(module, "_open_at_once", lambda path: -1)
     real_open = os.open
     left = 0
 
@@ -155,7 +159,7 @@ def test_running_out_of_descriptors_is_the_worlds_fault_and_loses_none(
         left -= 1
         return real_open(path, flags, *args, dir_fd=dir_fd)
 
-    for allowed in range(len(tree.root.parts) + 2):
+    for allowed in range(opened):
         left = allowed
         before = len(os.listdir("/proc/self/fd"))
         with monkeypatch.context() as patch:
@@ -163,6 +167,21 @@ def test_running_out_of_descriptors_is_the_worlds_fault_and_loses_none(
             with pytest.raises(FileFailed, match="Too many open files"):
                 walk(f"{tree.root}/dir/deep/low.txt", entries(tree), "fail")
         assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_root_with_a_link_in_its_path_is_refused(tmp_path: Path) -> None:
+    """Both ways to open a root see it: by its whole path, and one folder after the other."""
+    real, outside = tmp_path / "real", tmp_path / "outside"
+    for folder in (real / "root", outside / "root"):
+        folder.mkdir(parents=True)
+        (folder / "f").write_text("x")
+    parts = (real / "root").parts[1:]
+    with walk(f"{real}/root/f", [(parts, parts)], "fail") as place:
+        assert place.info is not None
+    real.rename(tmp_path / "moved")
+    real.symlink_to(outside)
+    with pytest.raises(PathRefused, match="gone or was moved"):
+        walk(f"{real}/root/f", [(parts, parts)], "fail")
 
 
 def test_what_the_system_says_becomes_an_error_of_ours() -> None:
