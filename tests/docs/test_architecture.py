@@ -33,7 +33,7 @@ MAKERS = {
         "client/services/named_paths.py",
         "client/services/path_walk.py",
         "verify/environment.py",
-        "delegation/worktree/git.py",
+        "runs/git.py",
         "delegation/worktree/isolation.py",
     },
     r"os\.replace\(|os\.link\(|mkstemp|write_bytes\(|O_TRUNC|\bopen\([^)]*\"[wx]b?\"": {

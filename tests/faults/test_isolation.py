@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.delegation.worktree import git as git_module
 from dragoman.delegation.worktree.isolation import Isolation
 from dragoman.delegation.worktree.sweep import sweep
 from dragoman.errors import ConnectionLost
+from dragoman.runs import git as git_module
 from dragoman.transports import spawn
 from dragoman.transports.process.stream import ProcessStream
 from tests.aio import aio

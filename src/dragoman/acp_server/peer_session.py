@@ -64,8 +64,8 @@ from dragoman.store.records import new_session_key
 
 if TYPE_CHECKING:
     from dragoman.acp_server.client_requests import ClientRequests
-    from dragoman.delegation.worktree.changed_files import ChangeWatch
     from dragoman.rpc.tasks import TaskOwner
+    from dragoman.runs.changed_files import ChangeWatch
     from dragoman.runs.context import RunContext
     from dragoman.runs.direct_recorder import DirectRecorder
     from dragoman.store.records import SessionRecord
@@ -365,7 +365,7 @@ class PeerSession:
         await self.hold()
         self._before = None
         if self._enforced.restricts:
-            from dragoman.delegation.worktree.changed_files import ChangeWatch
+            from dragoman.runs.changed_files import ChangeWatch
 
             self._before = await ChangeWatch.take(self._cwd)
             self._ruled = len(self._approver.rulings)

@@ -20,7 +20,6 @@ from dragoman.cli.permission_flags import permit_of
 from dragoman.client.results import Result, explain
 from dragoman.delegation.parked import note_success
 from dragoman.delegation.permission_ceiling import environment
-from dragoman.delegation.worktree.changed_files import ChangeWatch
 from dragoman.errors import AdapterFailed, DragomanError, PolicyNotEnforced, UsageError
 from dragoman.events import fold
 from dragoman.events.model import MessageDelta, TurnStarted
@@ -31,6 +30,7 @@ from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs import model_choice
 from dragoman.runs.adapter_run import choose_role, dispatch
 from dragoman.runs.adapters import adapter_source, load_adapter
+from dragoman.runs.changed_files import ChangeWatch
 from dragoman.runs.context import load_context
 from dragoman.runs.direct_recorder import keeper_for
 from dragoman.runs.sessions import ANSWER_SIZE, NEW, OpenedSession

@@ -57,9 +57,9 @@ from dragoman.runs.sessions import (
 from dragoman.store.records import new_job_id, new_session_key
 
 if TYPE_CHECKING:
-    from dragoman.delegation.worktree.changed_files import ChangeWatch
     from dragoman.policy import Approver
     from dragoman.runs.brief import Brief
+    from dragoman.runs.changed_files import ChangeWatch
     from dragoman.runs.direct_recorder import DirectRecorder
     from dragoman.store.records import SessionRecord
 
@@ -347,7 +347,7 @@ class PromptSession:
         """The workspace before a turn, if it matters what the agent changes there."""
         if not self.plan.enforced.restricts:
             return None
-        from dragoman.delegation.worktree.changed_files import ChangeWatch
+        from dragoman.runs.changed_files import ChangeWatch
 
         return await ChangeWatch.take(self.plan.workspace)
 

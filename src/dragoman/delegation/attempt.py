@@ -26,9 +26,7 @@ from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.routing import Candidate
 from dragoman.delegation.spending_limits import OVER_BUDGET, TurnLimits, tightened
 from dragoman.delegation.unfinished_turn import unrest
-from dragoman.delegation.worktree.changed_files import without_own
 from dragoman.delegation.worktree.check_command import run_check
-from dragoman.delegation.worktree.git import is_folder
 from dragoman.delegation.worktree.isolation import Isolation
 from dragoman.delegation.worktree.outside_writes import outside_writes
 from dragoman.delegation.worktree.snapshot import Changed, Snapshot, changes
@@ -39,7 +37,9 @@ from dragoman.events.words import ErrorKind, Outcome
 from dragoman.policy import Policy, allows_everything
 from dragoman.policy.approver import Approver
 from dragoman.runs.cancel import CancelHandle
+from dragoman.runs.changed_files import without_own
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext
+from dragoman.runs.git import is_folder
 from dragoman.runs.open_by_name import ttl_of
 from dragoman.runs.run import Run, RunListener, RunRequest, RunResult
 from dragoman.store.ledger.records import RuntimeRole

@@ -20,13 +20,13 @@ from dragoman.delegation.attempt_report import AttemptReport, report_of
 from dragoman.delegation.parked import note_success
 from dragoman.delegation.prices import price, read_prices
 from dragoman.delegation.spending_limits import tightened
-from dragoman.delegation.worktree.changed_files import ChangeWatch
 from dragoman.errors import NoPeer
 from dragoman.events.model import Event
 from dragoman.events.parts import Text
 from dragoman.policy import allows_everything
 from dragoman.policy.approver import Approver
 from dragoman.runs.cancel import CancelHandle
+from dragoman.runs.changed_files import ChangeWatch
 from dragoman.runs.open_by_name import ttl_of
 from dragoman.runs.run import Run, RunListener, RunRequest
 from dragoman.runs.sessions import broker_of

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from dragoman.catalogue.launch import LaunchSpec
-from dragoman.delegation.worktree import git
 from dragoman.errors import SpawnError
+from dragoman.runs import git
 from dragoman.transports.process.environment import NETWORK_NAMES
 
 SECRET: Final = re.compile(

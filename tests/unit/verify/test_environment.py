@@ -7,7 +7,7 @@ import pytest
 
 from dragoman.catalogue.descriptor import Credentials, Descriptor, Launch
 from dragoman.catalogue.launch import LaunchSpec
-from dragoman.delegation.worktree import git
+from dragoman.runs import git
 from dragoman.transports.process.environment import build_environment
 from dragoman.verify.environment import PROXIES, is_secret, make_repository, surroundings
 from tests.aio import aio

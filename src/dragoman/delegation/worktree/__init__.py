@@ -1,7 +1,6 @@
 """Detect changed files, isolate an attempt in a git worktree, run the user's check command.
 
-`snapshot` compares a workspace before and after, `changed_files` does so cheaply, `isolation` makes
-the worktree, `patch` applies its changes, `sweep` removes worktrees of killed processes,
-`outside_writes` finds writes elsewhere, `check_command` runs the check. None of them knows
-peers.
+`snapshot` compares a workspace before and after, `isolation` makes the worktree, `patch` applies
+its changes, `sweep` removes worktrees of killed processes, `outside_writes` finds writes elsewhere,
+`check_command` runs the check. None of them knows peers. `runs.git` runs git for them.
 """

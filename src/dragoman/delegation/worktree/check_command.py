@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from dragoman.client.services.terminals import Terminals
 from dragoman.client.services.workspace import Workspace
-from dragoman.delegation.worktree.git import real
 from dragoman.errors import DragomanError, UsageError
+from dragoman.runs.git import real
 
 CHECK_TIMEOUT: Final = 900.0
 """Default seconds for a check: enough for a large test suite, not for one that hangs."""

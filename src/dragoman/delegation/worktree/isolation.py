@@ -19,8 +19,7 @@ from typing import Final, Self
 
 import msgspec
 
-from dragoman.delegation.worktree import git, records
-from dragoman.delegation.worktree.git import CHECKOUT_TIMEOUT, Repository
+from dragoman.delegation.worktree import records
 from dragoman.delegation.worktree.patch import (
     MAX_TREES,
     Applied,
@@ -34,6 +33,8 @@ from dragoman.delegation.worktree.records import Tree, WorktreeRecord
 from dragoman.errors import DragomanError, IsolationFailed, UsageError
 from dragoman.events.parts import FileChange
 from dragoman.rpc.tasks import finish
+from dragoman.runs import git
+from dragoman.runs.git import CHECKOUT_TIMEOUT, Repository
 from dragoman.transports.process.identity import own_identity
 
 REMOVE_TIMEOUT: Final = 60.0

@@ -19,13 +19,13 @@ from msgspec import Struct
 
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import write_whole
-from dragoman.delegation.worktree import git
-from dragoman.delegation.worktree.git import Repository
 from dragoman.delegation.worktree.records import Tree
 from dragoman.errors import FileFailed, IsolationFailed
 from dragoman.events.parts import FileChange
 from dragoman.events.words import FileOp
 from dragoman.rpc.tasks import finish
+from dragoman.runs import git
+from dragoman.runs.git import Repository
 
 MAX_TREES: Final = 32
 """Maximum number of repositories in a worktree, submodules included."""

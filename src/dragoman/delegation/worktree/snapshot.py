@@ -21,13 +21,13 @@ from typing import Final
 from msgspec import Struct
 
 from dragoman.client.services.worker_thread import in_thread
-from dragoman.delegation.worktree import file_states, git
-from dragoman.delegation.worktree.file_states import FileStates
-from dragoman.delegation.worktree.git import Repository, find_repository
 from dragoman.errors import SpawnError, UsageError
 from dragoman.events.parts import FileChange
 from dragoman.events.words import FileOp
 from dragoman.rpc.tasks import finish
+from dragoman.runs import file_states, git
+from dragoman.runs.file_states import FileStates
+from dragoman.runs.git import Repository, find_repository
 
 MAX_NESTED: Final = 32
 """Nested repositories that are checked, submodules included."""

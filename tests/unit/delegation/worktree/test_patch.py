@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from dragoman.delegation.worktree import git
 from dragoman.delegation.worktree import patch as worktree_patch
-from dragoman.delegation.worktree.git import GitOutput
 from dragoman.delegation.worktree.isolation import Isolation
 from dragoman.delegation.worktree.patch import Conflict, capture, keep_patch, patch_of
 from dragoman.delegation.worktree.records import Tree
 from dragoman.errors import FileFailed, IsolationFailed
+from dragoman.runs import git
+from dragoman.runs.git import GitOutput
 from tests.aio import aio
 from tests.unit.delegation.worktree.repositories import make, tree
 

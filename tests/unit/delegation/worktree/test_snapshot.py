@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.delegation.worktree import file_states
 from dragoman.delegation.worktree.snapshot import Changed, Snapshot, changes
 from dragoman.errors import UsageError
 from dragoman.events.words import FileOp
+from dragoman.runs import file_states
 from tests.aio import aio
 from tests.unit.delegation.worktree.repositories import commit_all, git, make, with_submodule
 

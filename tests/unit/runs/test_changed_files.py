@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.delegation.worktree import changed_files
-from dragoman.delegation.worktree.changed_files import ChangeWatch
+from dragoman.runs import changed_files
+from dragoman.runs.changed_files import ChangeWatch
 from dragoman.verify.environment import make_repository
 from tests.aio import aio
 

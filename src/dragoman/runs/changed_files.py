@@ -1,7 +1,7 @@
 """Find the files that a turn changed in a workspace, cheaply enough for every turn.
 
 Compares names, sizes and times without reading contents. git is run only if something differs, to
-drop ignored files. `snapshot` is the thorough version for delegated work.
+drop ignored files. `delegation.worktree.snapshot` is the thorough version for delegated work.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Final
 from msgspec import Struct
 
 from dragoman.client.services.worker_thread import in_thread
-from dragoman.delegation.worktree import file_states, git
-from dragoman.delegation.worktree.file_states import FileStates
 from dragoman.errors import SpawnError
+from dragoman.runs import file_states
+from dragoman.runs.file_states import FileStates
 
 MAX_FILES: Final = 8_000
 """Files that are checked, those near the root first: 0.2 s at most. Deeper ones are not seen."""
@@ -35,7 +35,7 @@ class ChangeWatch(Struct, frozen=True, kw_only=True):
 
     @classmethod
     async def take(cls, workspace: Path) -> ChangeWatch:
-        folder = str(git.real_folder(workspace))
+        folder = _real(workspace)
         return cls(folder=folder, marks=await _walk(folder))
 
     async def changed(self) -> tuple[str, ...]:
@@ -50,6 +50,9 @@ class ChangeWatch(Struct, frozen=True, kw_only=True):
         return tuple(await self._without_ignored(found)) if found else ()
 
     async def _without_ignored(self, names: list[str]) -> list[str]:
+        # Not at the top: most turns change nothing, and git takes a while to load.
+        from dragoman.runs import git
+
         try:
             repository, _ = await git.find_repository(Path(self.folder))
             if repository is None:
@@ -76,6 +79,10 @@ def without_own(folder: str, names: Iterable[str]) -> list[str]:
         if (info.st_dev, info.st_ino) not in own:
             found.append(name)
     return found
+
+
+def _real(folder: Path) -> str:
+    return os.path.realpath(folder)
 
 
 def _open_files() -> Iterator[os.stat_result]:

@@ -1,7 +1,7 @@
 """Walk a directory and record the state of each file (mode, size, times, digest), without git.
 
 The number of files and the bytes that are read are limited; files near the root come first.
-Symbolic links are recorded and never followed. `snapshot` handles repositories.
+Symbolic links are recorded and never followed. `delegation.worktree.snapshot` handles repositories.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.client.services.worker_thread import Stopped
-from dragoman.delegation.worktree.file_states import HASHED_FILE_SIZE, same, walk
+from dragoman.runs.file_states import HASHED_FILE_SIZE, same, walk
 
 NEVER = threading.Event()
 

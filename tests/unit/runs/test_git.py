@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.delegation.worktree import git
 from dragoman.errors import IsolationFailed, ProgramNotFound, UsageError
+from dragoman.runs import git
 from tests.aio import aio
 from tests.unit.delegation.worktree import repositories
 from tests.unit.delegation.worktree.repositories import make

@@ -2,7 +2,7 @@
 
 A repository's configuration can name programs, and an archive or a peer may have written it. Hooks,
 file system monitor, transports, askpass and pager are off; a filter runs only as the user's or the
-system's configuration defines it (`own_filters`). `snapshot` and `isolation` interpret the output.
+system's configuration defines it (`own_filters`). `delegation.worktree` interprets the output.
 """
 
 from __future__ import annotations
