@@ -41,7 +41,8 @@ from dragoman.runs.changed_files import without_own
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext
 from dragoman.runs.git import is_folder
 from dragoman.runs.open_by_name import ttl_of
-from dragoman.runs.run import Run, RunListener, RunRequest, RunResult
+from dragoman.runs.run import Run, RunListener, RunRequest
+from dragoman.runs.run_result import RunResult
 from dragoman.store.ledger.records import RuntimeRole
 
 if TYPE_CHECKING:
@@ -298,6 +299,8 @@ class Attempt:
                 **permission_ceiling.environment(policy, peer=name, role=request.role),
             },
             max_line_size=settings.max_line_size,
+            # The snapshots before and after the turn show what it changed.
+            watch_changes=False,
             # What was written outside of the workspace is seen in the tool calls.
             keep_tools=True,
         )

@@ -17,7 +17,7 @@ from dragoman.events.envelope import EventEnvelope
 from dragoman.events.model import Event, MessageDelta, Source, TurnEnded, TurnStarted
 from dragoman.events.parts import Text
 from dragoman.events.words import Role
-from dragoman.runs.run import RunResult
+from dragoman.runs.run_result import RunResult
 
 SOURCE: Final = Source(LOCAL, LOCAL)
 TURN: Final = "1"

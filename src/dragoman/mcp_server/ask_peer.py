@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.catalogue.enforcement import enforce, unapproved
+from dragoman.catalogue.enforcement import enforce
 from dragoman.catalogue.launch import LaunchSpec, way_to
 from dragoman.client.conversation import Peer
 from dragoman.delegation import DelegationListener, permission_ceiling
@@ -26,7 +26,6 @@ from dragoman.events.parts import Text
 from dragoman.policy import allows_everything
 from dragoman.policy.approver import Approver
 from dragoman.runs.cancel import CancelHandle
-from dragoman.runs.changed_files import ChangeWatch
 from dragoman.runs.open_by_name import ttl_of
 from dragoman.runs.run import Run, RunListener, RunRequest
 from dragoman.runs.sessions import broker_of
@@ -112,8 +111,6 @@ async def ask(
     prices = read_prices(place.paths.config)
     request = _request(question, launch, place=place, lineage=lineage)
     async with Run(request, listener=_Forward(audience, lead), cancel=lead) as run:
-        restricts = request.enforced.restricts
-        before = await ChangeWatch.take(question.workspace) if restricts else None
         started_at = time.time()
         seen = await run.result()
         result = seen.result
@@ -126,8 +123,6 @@ async def ask(
                 env=request.env,
                 environ=place.environ,
             )
-        changed = () if before is None else await before.changed()
-        rulings = request.approver.rulings
         return PeerAnswer(
             job=seen.job,
             session=run.opened.key,
@@ -140,7 +135,7 @@ async def ask(
                 ended_at=time.time(),
                 model=seen.model,
                 unenforced=seen.unenforced or None,
-                violations=unapproved(changed, rulings, workspace=question.workspace),
+                violations=seen.violations,
                 cost=price(seen.model, result.usage, prices),
             ),
         )

@@ -1,7 +1,8 @@
-"""Find the files that a turn changed in a workspace, cheaply enough for every turn.
+"""Find the files that a turn changed in a workspace, and those that it was not allowed to change.
 
-Compares names, sizes and times without reading contents. git is run only if something differs, to
-drop ignored files. `delegation.worktree.snapshot` is the thorough version for delegated work.
+Cheap enough for every turn: it compares names, sizes and times without reading contents. git is run
+only if something differs, to drop ignored files. `delegation.worktree.snapshot` is the thorough
+version for delegated work.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from dragoman.catalogue.enforcement import unapproved
 from dragoman.client.services.worker_thread import in_thread
 from dragoman.errors import SpawnError
+from dragoman.policy.approver import Approver
 from dragoman.runs import file_states
 from dragoman.runs.file_states import FileStates
 
@@ -64,6 +67,32 @@ class ChangeWatch(Struct, frozen=True, kw_only=True):
             ]
         except SpawnError:
             return names[:MAX_NAMED]
+
+
+class ViolationWatch(Struct, frozen=True, kw_only=True):
+    """A workspace before a turn, and the answers to the requests before it."""
+
+    before: ChangeWatch
+    approver: Approver
+    workspace: Path
+    ruled: int
+    """How many requests were answered before the turn."""
+
+    @classmethod
+    async def take(cls, workspace: Path, approver: Approver) -> ViolationWatch:
+        before = await ChangeWatch.take(workspace)
+        ruled = len(approver.rulings)
+        return cls(before=before, approver=approver, workspace=workspace, ruled=ruled)
+
+    async def violations(self) -> tuple[str, ...]:
+        """The files that have changed although no request for that was allowed."""
+        rulings = self.approver.rulings
+        return unapproved(
+            await self.before.changed(),
+            rulings[self.ruled :],
+            workspace=self.workspace,
+            earlier=rulings[: self.ruled],
+        )
 
 
 def without_own(folder: str, names: Iterable[str]) -> list[str]:

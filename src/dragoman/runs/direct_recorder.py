@@ -138,17 +138,24 @@ class DirectRecorder:
             fields["usage"] = _plain(result.usage)
         self._writer.put(lambda store: store.update_job(job.id, **fields))
 
+    async def end_session(self) -> None:
+        """Write what is left, and store the session as closed."""
+        self._keep_open = False
+        await self.aclose()
+
     async def aclose(self) -> None:
-        """Write what is left."""
+        """Write what is left. May be called again."""
         await self._tasks.aclose()
-        if self._recorder is not None and self._writer is not None:
-            await self._recorder.close()
+        recorder, self._recorder = self._recorder, None
+        store, self._store = self._store, None
+        if recorder is not None and self._writer is not None:
+            await recorder.close()
             if not self._keep_open:
-                key = self._recorder.session.key
+                key = recorder.session.key
                 self._writer.put(lambda store: store.update_session(key, closed_at=time.time()))
             await self._writer.close()
-        if self._store is not None:
-            self._store.close()
+        if store is not None:
+            store.close()
             from dragoman.store.daily_retention import retain
 
             paths = self._paths or find_paths()

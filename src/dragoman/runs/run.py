@@ -24,7 +24,6 @@ from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.open import judge, open_peer
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
-from dragoman.client.results import Result
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import (
     BrokerError,
@@ -34,30 +33,32 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.events import fold
-from dragoman.events.model import Event, MessageDelta, SessionOpened, TurnEnded, TurnStarted
+from dragoman.events.model import Event
 from dragoman.events.parts import Block, Capabilities, Failure
 from dragoman.events.view import View
-from dragoman.events.words import Outcome, Role
+from dragoman.events.words import Outcome
 from dragoman.policy.approver import Approver
 from dragoman.runs import model_choice
+from dragoman.runs.broker_notes import BrokerNotes
 from dragoman.runs.cancel import CancelHandle
+from dragoman.runs.run_result import RunResult
 from dragoman.runs.sessions import (
     ANSWER_SIZE,
-    LIVE,
+    FRESH,
     RESTORED,
     OpenedSession,
     WantedSession,
     begun_once,
     blame,
+    brief_of,
     broker_ended,
     broker_of,
-    context_of,
     discard,
     job_terms,
-    notice_of,
     open_session,
+    place_of,
     recall,
-    unstored_of,
+    submit,
     wait_stored,
 )
 from dragoman.store.records import new_job_id, new_session_key
@@ -65,6 +66,8 @@ from dragoman.store.records import new_job_id, new_session_key
 if TYPE_CHECKING:
     from dragoman.broker.protocol import PolicyTerms
     from dragoman.paths import Paths
+    from dragoman.runs.brief import Brief
+    from dragoman.runs.changed_files import ViolationWatch
     from dragoman.runs.direct_recorder import DirectRecorder
     from dragoman.store.records import SessionRecord
 
@@ -98,6 +101,8 @@ class RunRequest:
     """A stored session that is known already, in place of `session`."""
     fresh: bool = False
     """Whether a new session may take the place of a stored one that the peer has lost."""
+    brief: bool = False
+    """Whether the first prompt of such a session says in short what was said in the lost one."""
     once: bool = False
     """Whether a new session is closed after its turns, also by a broker that runs them alone."""
     keep_open: bool = False
@@ -136,41 +141,10 @@ class RunRequest:
     max_line_size: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further options of `catalogue.open.open_peer`."""
+    watch_changes: bool = True
+    """Whether to look for files that change in a turn although the approver did not allow it."""
     keep_tools: bool = False
     """Whether the view keeps the tool calls, and not only how the session is set up."""
-
-
-@dataclass(slots=True)
-class RunResult:
-    """What was observed in one turn, and while the session was opened for it."""
-
-    job: str = ""
-    result: Result | None = None
-    error: DragomanError | None = None
-    """Why there was no turn."""
-    prompted: bool = False
-    """Whether the prompt was sent, so that it may have run."""
-    acted: bool = False
-    """Whether the peer said or did anything in its turn."""
-    first_event_at: float | None = None
-    greeted_seconds: float | None = None
-    context: str = ""
-    """What the peer knew of the session: `NEW`, `LIVE`, `RESTORED` or `FRESH`."""
-    model: str | None = None
-    restless: str | None = None
-    """Why the peer may still be working."""
-    over: Failure | None = None
-    """The limit that ended the turn."""
-    view: View = field(default_factory=View)
-    notes: list[str] = field(default_factory=list)
-    unenforced: str = ""
-    """Why the policy did not restrict the peer."""
-
-    @property
-    def broker_failed(self) -> bool:
-        """Whether the broker ended this run, and not the peer."""
-        error = self.error if self.result is None else self.result.error
-        return isinstance(error, BrokerError)
 
 
 class RunListener:
@@ -193,7 +167,8 @@ class Run:
     """A session with one peer, for use as ``async with``, and its turns.
 
     Entering it connects and opens the session. It raises what prevents that; nothing was prompted
-    then, and a session that was begun for it is discarded.
+    then, and a session that was begun for it is discarded. So is one that is left by a `UsageError`
+    before its first prompt. Without a `CancelHandle`, cancelling a job interrupts this process.
     """
 
     peer: Peer
@@ -214,14 +189,16 @@ class Run:
         """Whether a broker is between this process and the peer."""
         self._listener = listener or RunListener()
         self._cancel = cancel or CancelHandle()
+        self._on_stop = None if cancel is None else cancel.pull
         self._clock = clock
         self._stack = AsyncExitStack()
         self._keeper: DirectRecorder | None = None
         self._turn: ConversationTurn | None = None
         self._prompts = 0
-        self._last: dict[type[Event], Event] = {}
-        """The last events that say what the peer knew of the session."""
-        self._unstored: str | None = None
+        self._notes = BrokerNotes(self._listener.notice)
+        self._brief: Brief | None = None
+        self._used = False
+        """Whether a prompt was sent in the session."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -240,6 +217,8 @@ class Run:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if isinstance(error, UsageError) and not self._used:
+            await self._discard()
         try:
             await self._stack.__aexit__(kind, error, traceback)
         except DragomanError as failure:
@@ -276,17 +255,30 @@ class Run:
         folder, notice = request.workspace, self._listener.notice
         record = recall(word, peer=request.peer, folder=folder, on_notice=notice)
         if record is not None:
+            self._work_in(place_of(record, folder))
             await self._open(record)
             return
         async with begun_once(word, peer=request.peer, folder=folder):
             # Another caller may have begun it while this one waited for the lock.
             record = recall(word, peer=request.peer, folder=folder, on_notice=notice)
+            if record is not None:
+                self._work_in(place_of(record, folder))
             await self._open(record)
             if record is None:
                 # The next caller finds the session in the store, and only there.
-                if self._keeper is not None:
-                    self._keeper.begin()
-                await wait_stored(key=self.opened.key)
+                await self.keep()
+
+    def _work_in(self, folder: Path) -> None:
+        """Work where a stored session began: there is its broker, and there are its files."""
+        if folder != self.request.workspace:
+            approver = replace(self.request.approver, workspace=str(folder))
+            self.request = replace(self.request, workspace=folder, approver=approver)
+
+    async def keep(self) -> None:
+        """Store the session although nothing was prompted in it."""
+        if self._keeper is not None:
+            self._keeper.begin()
+        await wait_stored(key=self.opened.key)
 
     async def _open(self, record: SessionRecord | None) -> None:
         request = self.request
@@ -337,7 +329,7 @@ class Run:
                 handed=request.env,
                 on_trouble=self._listener.notice,
                 paths=request.paths,
-                on_stop=self._cancel.pull,
+                on_stop=self._on_stop,
             )
             stack.push_async_callback(self._keeper.aclose)
         name = request.session if record is None else record.name
@@ -364,11 +356,27 @@ class Run:
         except DragomanError:
             await self._discard()
             raise
+        if request.brief and record is not None and self.opened.context == FRESH:
+            self._prepare_brief(record)
         if self._keeper is not None:
             self._keeper.opened(self.opened, record, name=name, keep_open=request.keep_open)
 
+    def _prepare_brief(self, record: SessionRecord) -> None:
+        self._brief = brief_of(record)
+        if self._brief is not None:
+            self._listener.notice(
+                f"{self.request.peer} has lost the session; it is told in short what was said: "
+                f"{self._brief}"
+            )
+
+    def _with_brief(self, blocks: Sequence[Block]) -> Sequence[Block]:
+        brief, self._brief = self._brief, None
+        return blocks if brief is None else [brief.block(self.peer.capabilities), *blocks]
+
     async def _discard(self) -> None:
         """Leave nothing of a session that was begun and not prompted in."""
+        if self._keeper is not None and self.opened.context != RESTORED:
+            await self._keeper.end_session()
         if self.warm and self.opened.context != RESTORED:
             # What the broker has still to store would be there again if it were deleted before.
             await wait_stored(key=self.opened.key)
@@ -418,9 +426,13 @@ class Run:
         self._prompts += 1
         seen, request = self.seen, self.request
         seen.job = job or new_job_id()
-        self._last.pop(TurnEnded, None)
+        self._notes.turn_begins()
+        clock = asyncio.get_running_loop().time
+        began_at = clock()
         # A peer may change its mode in a turn, so this is checked before each prompt.
         await self._enforce()
+        blocks = self._with_brief(blocks)
+        before = await self._look()
         if self._keeper is not None:
             self._keeper.began(seen.job, blocks)
         self._listener.began(seen.job, self.opened.key)
@@ -430,6 +442,7 @@ class Run:
             seen.prompted = True
             async with turn:
                 self._turn = turn
+                self._used = True
                 self._cancel.hold(turn)
                 result = await turn.wait()
         except DragomanError as error:
@@ -441,18 +454,52 @@ class Run:
         finally:
             self._cancel.hold(None)
             self._turn = None
-        seen.context = self._context()
+        seen.context = self._notes.context(self.opened.context)
         result = judge(blame(result) if self.warm else result, request.enforced.way.quirks)
         if seen.over is not None:
             result = replace(result, outcome=Outcome.TRUNCATED, failure=seen.over)
         seen.result = result
         seen.model = model_choice.model_in_use(seen.view)
+        seen.seconds = clock() - began_at
         if self._keeper is not None:
             self._keeper.ended(result)
-        self._tell_broker_notices()
+        self._notes.report()
+        if before is not None:
+            seen.violations = await before.violations()
         if request.still_running is not None and result.outcome in _CUT_OFF:
             seen.restless = await request.still_running(self.peer, self.opened.conversation.id)
         return seen
+
+    async def _look(self) -> ViolationWatch | None:
+        """The workspace before a turn, if it matters what the peer changes there."""
+        request = self.request
+        if not (request.watch_changes and request.enforced.restricts):
+            return None
+        from dragoman.runs.changed_files import ViolationWatch
+
+        return await ViolationWatch.take(request.workspace, request.approver)
+
+    def cancel_turn(self) -> bool:
+        """Cancel the running turn in its peer. False if none is running."""
+        if self._turn is None:
+            return False
+        self._turn.cancel()
+        return True
+
+    async def submit(self, blocks: Sequence[Block]) -> str:
+        """Leave a prompt to the broker and do not wait for its turn. Returns the id of the job.
+        Raises `BrokerUnavailable` without a broker, `BrokerError` if it does not confirm the job.
+        """
+        if not self.warm:
+            raise BrokerUnavailable(
+                "--no-wait needs a broker, which runs the turn when this command has ended"
+            )
+        request, job = self.request, new_job_id()
+        terms = job_terms(job, policy=request.unattended, budgets=request.budgets)
+        session, blocks = self.opened.conversation.id, self._with_brief(blocks)
+        self._notes.report_unstored(await submit(self.peer, session, blocks, terms))
+        self._used = True
+        return job
 
     def _begin(self, blocks: Sequence[Block]) -> ConversationTurn:
         request, conversation = self.request, self.opened.conversation
@@ -468,37 +515,14 @@ class Run:
             return conversation.prompt(blocks)
         return conversation.prompt(blocks, meta=meta)  # type: ignore[call-arg]
 
-    def _context(self) -> str:
-        """What the peer knew of the session in the turn that is over."""
-        told = context_of(self._last.get(TurnEnded)) or LIVE
-        if told != LIVE or self._prompts > 1:
-            return told
-        if self.opened.context != RESTORED:
-            return self.opened.context
-        return context_of(self._last.get(SessionOpened)) or RESTORED
-
-    def _tell_broker_notices(self) -> None:
-        """Report what the broker said with the end of the turn; the same failure to store once."""
-        ended = self._last.get(TurnEnded)
-        if (why := unstored_of(ended)) is not None and why != self._unstored:
-            self._listener.notice(f"this is not stored: {why}")
-        self._unstored = why
-        if (notice := notice_of(ended)) is not None:
-            self._listener.notice(notice)
-
     def _watch(self, event: Event) -> None:
         seen, request = self.seen, self.request
         keep = fold.apply_briefly if request.keep_tools else fold.apply_settings
         keep(seen.view, event)
         if self._keeper is not None:
             self._keeper.event(event)
-        kind = type(event)
-        if kind is TurnEnded or kind is SessionOpened:
-            self._last[kind] = event
-        if seen.prompted and _is_life(event):
-            seen.acted = True
-            if seen.first_event_at is None:
-                seen.first_event_at = self._clock()
+        self._notes.event(event)
+        seen.observe(event, self._clock())
         if request.limit is not None and seen.over is None:
             seen.over = request.limit(event)
             if seen.over is not None and self._turn is not None:
@@ -507,14 +531,6 @@ class Run:
 
 
 _CUT_OFF: Final = (Outcome.TIMED_OUT, Outcome.CANCELLED, Outcome.TRUNCATED)
-_SILENT: Final = (TurnStarted, TurnEnded)
-
-
-def _is_life(event: Event) -> bool:
-    """Whether an event shows that the peer works on the turn."""
-    if event.turn is None or event.replay or isinstance(event, _SILENT):
-        return False
-    return not (isinstance(event, MessageDelta) and event.role is Role.USER)
 
 
 async def _leave(conversation: Conversation) -> None:

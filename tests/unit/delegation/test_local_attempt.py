@@ -7,7 +7,7 @@ from dragoman.delegation.local_attempt import ask_local
 from dragoman.delegation.local_model import LocalModel
 from dragoman.events.model import Event, MessageDelta, TurnEnded, TurnStarted
 from dragoman.events.words import Outcome
-from dragoman.runs.run import RunResult
+from dragoman.runs.run_result import RunResult
 from dragoman.testing.fake_model import FakeModel
 from tests.aio import aio
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,17 @@ from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer
 from dragoman.dialects.discovery import ACP
-from dragoman.errors import SpawnError, Unsupported, UsageError
+from dragoman.errors import BrokerUnavailable, SpawnError, Unsupported, UsageError
 from dragoman.events import model
-from dragoman.events.envelope import EventEnvelope
 from dragoman.events.parts import Capabilities, Failure, Text
 from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.paths import find_paths
 from dragoman.policy import Approver, preset
 from dragoman.runs import run as run_module
 from dragoman.runs.cancel import CancelHandle
-from dragoman.runs.run import Run, RunListener, RunRequest, RunResult, _is_life
-from dragoman.runs.sessions import LIVE, NEW
+from dragoman.runs.run import Run, RunListener, RunRequest
+from dragoman.runs.run_result import RunResult
+from dragoman.runs.sessions import FRESH, LIVE, NEW, brief_of
 from dragoman.store.open import open_store
 from tests.aio import aio
 
@@ -35,27 +34,6 @@ AGENT = (
     str(Path(__file__).parents[2] / "integration" / "cli_agent.py"),
 )
 FOLDERS = ("CONFIG_HOME", "DATA_HOME", "CACHE_HOME", "STATE_HOME", "RUNTIME_DIR")
-
-PLACE = EventEnvelope(model.Source("acp", "c"), count(), "s")
-PLACE.turn = "t"
-BASE = PLACE.base("x", None)
-
-
-@pytest.mark.parametrize(
-    ("event", "life"),
-    [
-        (model.MessageDelta(*BASE, role=Role.AGENT, text="a"), True),
-        (model.MessageDelta(*BASE, role=Role.USER, text="a"), False),
-        (model.TurnStarted(*BASE), False),
-        (model.TurnEnded(*BASE, outcome=Outcome.OK), False),
-        (model.Noticed(*BASE[:3], None, *BASE[4:], severity="info", title="x"), False),
-        (model.MessageDelta(*BASE[:6], True, role=Role.AGENT, text="a"), False),
-    ],
-)
-def test_only_what_the_peer_does_in_its_turn_is_a_sign_of_life(
-    event: model.Event, life: bool
-) -> None:
-    assert _is_life(event) is life
 
 
 class Heard(RunListener):
@@ -239,20 +217,105 @@ async def test_a_caller_that_is_cancelled_while_opening_leaves_nothing(request_o
     task.uncancel()
 
 
-def test_what_a_broker_says_with_the_end_of_a_turn_is_passed_on_and_the_same_failure_once(
+def sessions() -> list[str | None]:
+    """The names of the stored sessions."""
+    with open_store(read_only=True) as store:
+        return [record.name for record in store.sessions()]
+
+
+@pytest.mark.parametrize("fields", [{"session": "talk"}, {}], ids=["named", "unnamed"])
+@aio
+async def test_a_session_that_is_left_by_a_usage_error_before_its_first_prompt_is_discarded(
+    request_of: Any, fields: dict[str, Any]
+) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        async with Run(request_of(once=False, keep_open=True, **fields)) as run:
+            await run.keep()
+            assert sessions() == [fields.get("session")]
+            raise UsageError("no such file")
+    assert sessions() == []
+    with pytest.raises(UsageError, match="no such file"):
+        async with Run(request_of(once=False, keep_open=True, **fields)) as run:
+            await run.result()
+            raise UsageError("no such file")
+    assert sessions() == [fields.get("session")]
+
+
+@aio
+async def test_a_running_turn_is_cancelled_and_the_next_one_is_not(request_of: Any) -> None:
+    class Cancel(RunListener):
+        def event(self, event: model.Event) -> None:
+            if isinstance(event, model.MessageDelta) and event.text == "waiting":
+                assert run.cancel_turn()
+
+    run = Run(request_of("wait"), listener=Cancel())
+    async with run:
+        assert outcome_of(await run.result()) is Outcome.CANCELLED
+        assert not run.cancel_turn()
+        assert outcome_of(await run.prompt([Text("hello")])) is Outcome.OK
+
+
+@aio
+async def test_a_stored_session_goes_on_where_it_began(request_of: Any, tmp_path: Path) -> None:
+    # Both directories are of one project.
+    (tmp_path / ".git").mkdir()
+    began = request_of(session="talk", once=False, keep_open=True)
+    async with Run(began):
+        pass
+    other = tmp_path / "other"
+    other.mkdir()
+    approver = Approver(preset("deny-all"), "tester", str(other))
+    async with Run(replace(began, workspace=other, approver=approver, fresh=True)) as run:
+        assert run.request.workspace == began.workspace
+        assert run.request.approver.workspace == str(began.workspace)
+        assert run.request.approver.rulings is approver.rulings
+
+
+@aio
+async def test_files_that_change_without_an_allowed_request_are_violations(
     request_of: Any,
 ) -> None:
+    request = request_of()
+    enforced = replace(request.enforced, restricts=True)
+
+    def write(name: str) -> Any:
+        class Writer(RunListener):
+            def event(self, event: model.Event) -> None:
+                if isinstance(event, model.MessageDelta):
+                    (request.workspace / name).write_text("x")
+
+        return Writer()
+
+    seen = await Run(replace(request, enforced=enforced), listener=write("a")).run()
+    assert seen.violations == ("a",) and seen.seconds > 0
+    unwatched = replace(request, enforced=enforced, watch_changes=False)
+    assert (await Run(unwatched, listener=write("b")).run()).violations == ()
+    assert (await Run(request, listener=write("c")).run()).violations == ()
+
+
+@aio
+async def test_a_session_that_takes_the_place_of_a_lost_one_is_told_what_was_said(
+    request_of: Any,
+) -> None:
+    async with Run(request_of("the secret word is plum", session="talk", once=False)) as run:
+        await run.result()
+    with open_store(read_only=True) as store:
+        (record,) = store.sessions(include_closed=True)
     heard = Heard()
-    run = Run(request_of(), listener=heard)
+    request = request_of("handover", record=record, fresh=True, brief=True, once=False)
+    async with Run(request, listener=heard) as run:
+        assert run.opened.context == FRESH
+        first = await run.result()
+        second = await run.prompt([Text("handover")])
+    assert heard.notices == [
+        f"tester has lost the session; it is told in short what was said: {brief_of(record)}"
+    ]
+    assert first.result is not None and "the secret word is plum" in first.result.text
+    assert second.result is not None and "plum" not in second.result.text
 
-    def ended(raw: bytes) -> None:
-        base = EventEnvelope(model.Source("acp", "c"), count(), "s").base("end", raw)
-        run._last[model.TurnEnded] = model.TurnEnded(*base, outcome=Outcome.OK)
-        run._tell_broker_notices()
 
-    full = b'{"result": {"_meta": {"dragoman": {"unstored": "the disk is full"}}}}'
-    for raw in (full, full, b'{"result": {}}', full):
-        ended(raw)
-    assert heard.notices == ["this is not stored: the disk is full"] * 2
-    ended(b'{"result": {"_meta": {"dragoman": {"notice": "update soon"}}}}')
-    assert heard.notices[2:] == ["update soon"]
+@aio
+async def test_a_prompt_cannot_be_left_to_a_broker_that_is_not_there(request_of: Any) -> None:
+    async with Run(request_of()) as run:
+        with pytest.raises(BrokerUnavailable, match="--no-wait needs a broker"):
+            await run.submit([Text("hello")])
