@@ -20,11 +20,11 @@ from dragoman.broker.client import connect, find_or_start, liveness
 from dragoman.broker.client.brokers import list_brokers
 from dragoman.broker.methods import RESULT
 from dragoman.broker.records import BrokerRecord
-from dragoman.cli import prompt_session
 from dragoman.gateway.relay import Upstream
 from dragoman.paths import find_paths
 from dragoman.rpc import Connection
 from dragoman.runs import job_events, jobs, sessions
+from dragoman.runs import run as runs
 from dragoman.transports.process.identity import kill
 from tests.integration.cli_shell import Cli, Done, warm_cli
 
@@ -123,7 +123,7 @@ def test_a_broker_that_stops_while_a_session_opens_is_to_blame(
 ) -> None:
     assert run(warm, "hello", "-s", "one").code == 0
     with stopped(warm) as stop:
-        before(monkeypatch, prompt_session, "open_session", stop)
+        before(monkeypatch, runs, "open_session", stop)
         done = run(warm, "hello", "-s", "two", *words)
     assert done.code == 1, done
     assert "the broker was lost before anything was prompted" in done.err
@@ -135,7 +135,7 @@ def test_a_prompt_that_a_stopped_broker_does_not_confirm_may_have_run(
 ) -> None:
     assert run(warm, "hello", "-s", "one").code == 0
     with stopped(warm) as stop:
-        before(monkeypatch, prompt_session, "submit", stop)
+        before(monkeypatch, runs, "submit", stop)
         done = run(warm, "hello", "-s", "two", "--no-wait")
     assert (done.code, done.out) == (1, ""), done
     assert "did not confirm the job j-" in done.err
@@ -147,7 +147,7 @@ def test_a_turn_whose_broker_stops_ends_long_before_its_budgets(
 ) -> None:
     assert run(warm, "hello", "-s", "one").code == 0
     with stopped(warm) as stop:
-        before(monkeypatch, prompt_session.PromptSession, "_prompt", stop)
+        before(monkeypatch, runs.Run, "_begin", stop)
         done = run(warm, "hello", "-s", "two")
     assert done.code == 1, done
     assert "the broker" in done.err and "does not answer within 1 s" in done.err

@@ -12,7 +12,7 @@ import dataclasses
 from typing import TYPE_CHECKING, cast
 
 from dragoman.adapters import Assignment
-from dragoman.catalogue.enforcement import unapproved, violated
+from dragoman.catalogue.enforcement import violated
 from dragoman.cli.error_messages import exit_code
 from dragoman.cli.exit_codes import ExitCode, of_result
 from dragoman.cli.output.renderer import TurnReport
@@ -30,7 +30,7 @@ from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs import model_choice
 from dragoman.runs.adapter_run import choose_role, dispatch
 from dragoman.runs.adapters import adapter_source, load_adapter
-from dragoman.runs.changed_files import ChangeWatch
+from dragoman.runs.changed_files import ViolationWatch
 from dragoman.runs.context import load_context
 from dragoman.runs.direct_recorder import keeper_for
 from dragoman.runs.sessions import ANSWER_SIZE, NEW, OpenedSession
@@ -116,7 +116,9 @@ class AdapterTurn:
         plan, clock = self._plan, asyncio.get_running_loop().time
         began_at = clock()
         self._text = text
-        before = await ChangeWatch.take(plan.workspace) if plan.enforced.restricts else None
+        before = None
+        if plan.enforced.restricts:
+            before = await ViolationWatch.take(plan.workspace, self._approver)
         try:
             result = await self._result(text)
         except DragomanError as error:
@@ -134,7 +136,6 @@ class AdapterTurn:
         code = of_result(result) if result.error is None else exit_code(result.error)
         if interrupted:
             code = ExitCode.TERMINATED if self._live.terminated else ExitCode.INTERRUPTED
-        changed = () if before is None else await before.changed()
         report = TurnReport(
             peer=plan.name,
             session=self._session,
@@ -147,7 +148,7 @@ class AdapterTurn:
             job=self._job,
             session_key=self._key,
             unenforced=self._unenforced,
-            violations=unapproved(changed, self._approver.rulings, workspace=plan.workspace),
+            violations=() if before is None else await before.violations(),
         )
         if not self._show.broken:
             if report.violations:

@@ -122,7 +122,8 @@ async def converse(plan: RunPlan, live: CommandLoop, show: Renderer) -> int:
     code = 0
     async with talking(plan, live, show) as session:
         if interactive:
-            named = session.peer.info.title or session.peer.info.name or plan.name
+            info = session.run.peer.info
+            named = info.title or info.name or plan.name
             show.notice(f"talking with {named}; /help for its commands, Ctrl-D to leave")
         while (line := await _next_line(live, interactive=interactive)) is not None:
             word = line.strip()
@@ -139,7 +140,7 @@ async def converse(plan: RunPlan, live: CommandLoop, show: Renderer) -> int:
                     typed=line,
                     images=(),
                     workspace=plan.workspace,
-                    can=session.peer.capabilities,
+                    can=session.run.peer.capabilities,
                     peer=plan.name,
                 )
             except UsageError as error:
@@ -178,7 +179,7 @@ def help_of(session: PromptSession) -> str:
     from dragoman.cli.output.escape import one_line
 
     lines = ["  /help  show this list", "  /quit  leave"]
-    for command in session.view.commands:
+    for command in session.run.seen.view.commands:
         hint = f" {one_line(command.hint)}" if command.hint else ""
         lines.append(f"  /{one_line(command.name)}{hint}  {one_line(command.description)}")
     return "\n".join(lines) + "\n"

@@ -117,11 +117,11 @@ def _run(
                 typed=typed,
                 images=shown,
                 workspace=plan.workspace,
-                can=session.peer.capabilities,
+                can=session.run.peer.capabilities,
                 peer=plan.name,
             )
             if plan.no_wait:
-                show.submitted(await session.submit(blocks), session.opened.key)
+                show.submitted(await session.run.submit(blocks), session.run.opened.key)
                 return int(show.lost)
             report = await session.turn(blocks)
             session.mute()

@@ -1,6 +1,6 @@
 """Subcommands of `dragoman sessions` that contact a peer: list its own, new, ensure, resume, close.
 
-No prompt is sent. `cli.prompt_session` connects to the peer, `runs.sessions` opens the session.
+No prompt is sent. `runs.run` connects to the peer and opens the session.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -21,7 +20,7 @@ from dragoman.cli.output import session_pages
 from dragoman.cli.output.jsonl import write_json
 from dragoman.cli.output.renderer import show_as
 from dragoman.cli.output.terminal import put_err, put_out
-from dragoman.cli.prompt_session import PromptSession
+from dragoman.cli.prompt_session import PromptSession, started
 from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of
 from dragoman.cli.shared_options import ListFormat
 from dragoman.client.conversation import SessionSummary
@@ -69,13 +68,8 @@ def ask_for_sessions(
     """The sessions that a peer itself remembers; None if it does not tell."""
     plan = SessionAction(peer, cwd, cold).plan()
 
-    async def ask(session: PromptSession) -> list[SessionSummary] | None:
-        if session.peer.capabilities.list is False:
-            return None
-        folder = None if everywhere else plan.workspace
-        return [summary async for summary in session.peer.list_sessions(folder)]
-
-    return _visit(plan, ask, open_session=False)
+    folder = None if everywhere else plan.workspace
+    return _perform(plan, lambda session: session.run.list_sessions(folder))
 
 
 def begin(action: SessionAction, name: str | None, format: ListFormat, *, anew: bool) -> None:
@@ -88,7 +82,7 @@ def begin(action: SessionAction, name: str | None, format: ListFormat, *, anew: 
             return
         if record is not None:
             retire(record)
-    tell(_visit(plan, _key, once=not anew), format)
+    tell(_begun(plan), format)
 
 
 def resume(action: SessionAction, word: str, name: str | None, format: ListFormat) -> None:
@@ -105,8 +99,9 @@ def resume(action: SessionAction, word: str, name: str | None, format: ListForma
             fields = {} if name is None else {"name": name}
             if record.closed_at is not None or fields:
                 store.update_session(record.key, closed_at=None, **fields)
-    plan = replace(plan, workspace=place_of(record, plan.workspace))
-    tell(_visit(plan, _key, record=record), format)
+    # It keeps the model that it has.
+    plan = replace(plan, workspace=place_of(record, plan.workspace), model=None)
+    tell(_begun(plan, record), format)
 
 
 def close(store: Store, record: SessionRecord) -> None:
@@ -128,45 +123,34 @@ def tell(key: str, format: ListFormat) -> None:
     put_out(f"{key}\n")
 
 
-async def _key(session: PromptSession) -> str:
-    await session.keep()
-    return session.opened.key
+def _begun(plan: RunPlan, record: SessionRecord | None = None) -> str:
+    """Begin the session of a plan, or open a stored one; its key."""
+
+    async def keep(session: PromptSession) -> str:
+        async with session.run as run:
+            await run.keep()
+            return run.opened.key
+
+    return _perform(plan, keep, record)
 
 
-def _visit(
+def _perform(
     plan: RunPlan,
-    do: Callable[[PromptSession], Awaitable[T]],
-    *,
+    work: Callable[[PromptSession], Awaitable[T]],
     record: SessionRecord | None = None,
-    open_session: bool = True,
-    once: bool = False,
 ) -> T:
-    """Reach the peer of a plan, open its session, and do something. With `once` a session that
-    somebody else begins at this moment under its name is that session."""
+    """Let something be done with the peer of a plan; its result."""
     live = CommandLoop()
     done: list[T] = []
 
-    async def work() -> int:
-        show = show_as("quiet")
-        session = PromptSession(plan, live, show)
-        live.listen(session.interrupted)
-        try:
-            async with AsyncExitStack() as stack:
-                if once:
-                    await session.open(stack, plan.way)
-                    done.append(await do(session))
-                    return 0
-                await session.reach(stack, plan.way)
-                if open_session:
-                    await session.open_session(stack, record)
-                done.append(await do(session))
-        finally:
-            await session.aclose()
+    async def perform_work() -> int:
+        async with started(plan, live, show_as("quiet"), record=record) as session:
+            done.append(await work(session))
         return 0
 
     from dragoman.cli.command_start import perform
 
-    code = perform(live, work)
+    code = perform(live, perform_work)
     if not done:
         raise SystemExit(code)
     return done[0]

@@ -23,7 +23,7 @@ from dragoman.catalogue.enforcement import Enforced
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.open import judge, open_peer
 from dragoman.client.budgets import Budgets
-from dragoman.client.conversation import Conversation, ConversationTurn, Peer
+from dragoman.client.conversation import Conversation, ConversationTurn, Peer, SessionSummary
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import (
     BrokerError,
@@ -243,6 +243,15 @@ class Run:
         attach = self.request.attach
         more = () if attach is None else attach(self.peer.capabilities)
         return await self.prompt([*self.request.prompt, *more], job=self.request.job)
+
+    async def list_sessions(self, folder: Path | None) -> list[SessionSummary] | None:
+        """Connect, list the sessions that the peer remembers, and disconnect; None if it does not
+        tell. No session is opened: the run must not be entered."""
+        async with self._connected(self.request.enforced.way) as peer:
+            self._listener.connected(peer)
+            if peer.capabilities.list is False:
+                return None
+            return [summary async for summary in peer.list_sessions(folder)]
 
     # -- opening
 
@@ -479,12 +488,15 @@ class Run:
 
         return await ViolationWatch.take(request.workspace, request.approver)
 
-    def cancel_turn(self) -> bool:
-        """Cancel the running turn in its peer. False if none is running."""
-        if self._turn is None:
-            return False
-        self._turn.cancel()
-        return True
+    @property
+    def in_turn(self) -> bool:
+        """Whether a turn is running."""
+        return self._turn is not None
+
+    def cancel_turn(self) -> None:
+        """Cancel the running turn in its peer, if there is one."""
+        if self._turn is not None:
+            self._turn.cancel()
 
     async def submit(self, blocks: Sequence[Block]) -> str:
         """Leave a prompt to the broker and do not wait for its turn. Returns the id of the job.

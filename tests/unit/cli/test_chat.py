@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from dragoman.cli import prompt_session as talking
 from dragoman.cli.chat import converse
 from dragoman.cli.command_loop import Interrupted
 from dragoman.cli.output import terminal
@@ -15,6 +14,7 @@ from dragoman.errors import ProcessExited
 from dragoman.events import model
 from dragoman.events.parts import SlashCommand
 from dragoman.events.words import Outcome
+from dragoman.runs import run
 from tests.aio import aio
 from tests.unit.cli.acting import SOURCE, ActedAgent, ActedStage, ActedTurn, Remembering, plan
 from tests.unit.cli.calling import Shell
@@ -27,7 +27,7 @@ class Chat:
         monkeypatch.setattr(terminal, "is_interactive", lambda: person)
         self.agent = ActedAgent()
         self.agent.answers = self.answer
-        monkeypatch.setattr(talking, "open_peer", self.agent.open_peer)
+        monkeypatch.setattr(run, "open_peer", self.agent.open_peer)
         self.prompts: list[str] = []
         self.results: list[Result] = []
         self.show = Remembering()

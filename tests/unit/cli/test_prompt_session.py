@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.catalogue.descriptor import Quirks
+from dragoman.catalogue.enforcement import Enforced
 from dragoman.cli import prompt_session as module
 from dragoman.cli.prompt_session import PromptSession, talking
 from dragoman.cli.run_plan import RunPlan
@@ -18,6 +19,7 @@ from dragoman.client.results import Result
 from dragoman.errors import ProtocolMismatch, Unsupported, UsageError
 from dragoman.events.parts import Text
 from dragoman.events.words import Outcome
+from dragoman.runs import run
 from tests.aio import aio
 from tests.unit.cli.acting import (
     ActedAgent,
@@ -35,7 +37,7 @@ class Play:
     """One command with an acted agent."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, agent: ActedAgent) -> None:
-        monkeypatch.setattr(module, "open_peer", agent.open_peer)
+        monkeypatch.setattr(run, "open_peer", agent.open_peer)
         self.agent = agent
         self.stage = ActedStage()
         self.show = Remembering()
@@ -88,8 +90,9 @@ async def test_a_model_that_is_in_use_already_is_not_set_again(
 async def test_without_an_option_the_method_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     play = Play(monkeypatch, agent := ActedAgent(model="small"))
     agent.obeys = True
+    agent.answers = lambda turn: Result(Outcome.OK, "done")
     async with play.talking(plan(model="large")) as talk:
-        assert talk.model_in_use == "large"
+        assert (await talk.turn(PROMPT)).model == "large"
     assert agent.chosen == [("set_model", "large")]
 
 
@@ -173,9 +176,8 @@ async def test_an_error_that_a_peer_tells_as_text_is_no_success(
     play = Play(monkeypatch, agent := ActedAgent())
     agent.answers = lambda turn: Result(Outcome.OK, "API Error: no credit")
     usual = plan()
-    quirky = replace(
-        usual, way=dataclasses.replace(usual.way, quirks=Quirks(error_texts=("API Error:",)))
-    )
+    way = dataclasses.replace(usual.way, quirks=Quirks(error_texts=("API Error:",)))
+    quirky = replace(usual, way=way, enforced=Enforced(way=way))
     async with play.talking(quirky) as talk:
         report = await talk.turn(PROMPT)
     assert (report.exit_code, report.result.outcome) == (1, Outcome.FAILED)

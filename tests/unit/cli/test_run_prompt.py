@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dragoman.cli import prompt_session as talking
 from dragoman.client.results import Result
 from dragoman.errors import ConnectError
 from dragoman.events.words import Outcome
+from dragoman.runs import run
 from tests.unit.cli.acting import ActedAgent, ActedTurn
 from tests.unit.cli.calling import Shell
 
@@ -28,7 +28,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
         heard.append((way.name, turn.prompt[0].text))
         return Result(Outcome.OK, "fine")
 
-    monkeypatch.setattr(talking, "open_peer", _opener(answer))
+    monkeypatch.setattr(run, "open_peer", _opener(answer))
     return heard
 
 
@@ -88,7 +88,7 @@ def test_an_error_on_the_way_is_told_in_the_format_that_was_asked_for(
     def refuse(way: Any, **terms: Any) -> Any:
         raise ConnectError("nobody listens there")
 
-    monkeypatch.setattr(talking, "open_peer", refuse)
+    monkeypatch.setattr(run, "open_peer", refuse)
     said = shell("run", "scout", "hello", "--json-strict")
     assert (said.code, said.err) == (1, "")
     assert json.loads(said.out)["error"] == "connect_failed"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.cli import prompt_session
+from dragoman.runs import run
 from dragoman.store import SessionRecord
 from dragoman.store.open import open_store
 from tests.unit.cli.acting import ActedAgent
@@ -28,7 +28,7 @@ def agents(monkeypatch: pytest.MonkeyPatch) -> Agents:
         started[-1].capabilities = replace(started[-1].capabilities, resume=True)
         return started[-1].open_peer(way, **terms)
 
-    monkeypatch.setattr(prompt_session, "open_peer", open_peer)
+    monkeypatch.setattr(run, "open_peer", open_peer)
     return started
 
 

@@ -246,12 +246,14 @@ async def test_a_running_turn_is_cancelled_and_the_next_one_is_not(request_of: A
     class Cancel(RunListener):
         def event(self, event: model.Event) -> None:
             if isinstance(event, model.MessageDelta) and event.text == "waiting":
-                assert run.cancel_turn()
+                assert run.in_turn
+                run.cancel_turn()
 
     run = Run(request_of("wait"), listener=Cancel())
     async with run:
         assert outcome_of(await run.result()) is Outcome.CANCELLED
-        assert not run.cancel_turn()
+        assert not run.in_turn
+        run.cancel_turn()
         assert outcome_of(await run.prompt([Text("hello")])) is Outcome.OK
 
 
