@@ -11,14 +11,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dragoman.config.secrets import SHORTEST_HANDED, handed_values
 from dragoman.redaction import names, shapes
 from dragoman.redaction.messages import MessageRedactor
 from dragoman.redaction.names import REDACTED
-from dragoman.redaction.redactor import REACH
+from dragoman.redaction.redactor import LONG, REACH
 from dragoman.store import (
     JobRecord,
     LineRedactor,
@@ -136,20 +136,39 @@ def escaped(key: str) -> str:
     return "".join(f"\\u{ord(letter):04x}" for letter in key)
 
 
+def escaped_thrice(key: str) -> str:
+    return "".join(f"\\\\\\\\u{ord(letter):04x}" for letter in key)
+
+
+def coloured_letters(key: str) -> str:
+    return "".join(f"\x1b[38;5;208m{letter}\x1b[0m" for letter in key)
+
+
+ENCODINGS = [
+    plain,
+    coloured,
+    in_json,
+    in_an_address,
+    escaped,
+    escaped_thrice,
+    coloured_letters,
+]
+
+
 @settings(max_examples=300)
 @given(
-    st.sampled_from(KINDS),
+    st.sampled_from((*KINDS, *KEYS)),
     NEIGHBOURS,
     NEIGHBOURS,
-    st.sampled_from([plain, coloured, in_json, in_an_address, escaped]),
+    st.sampled_from(ENCODINGS),
     st.lists(st.integers(0, 2000), max_size=8),
 )
+@example(next(key for key in KINDS if key.startswith("v1.0-")), "", "", escaped, [600, 900])
+@example(KEYS[-1], "", "", plain, [200, 900])
 def test_every_kind_of_key_is_found_between_any_neighbours_in_every_encoding_and_cut(
     key: str, before: str, behind: str, encode: Callable[[str], str], cuts: list[int]
 ) -> None:
     written = encode(key)
-    # Streamed text is searched within this reach, which the escapes of a long key exceed.
-    assume(len(written) <= REACH)
     text = f"so {before}{written}{behind} it is"
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     parts = [text[a:b] for a, b in zip(edges, edges[1:], strict=False)]
@@ -164,6 +183,25 @@ def test_every_kind_of_key_is_found_between_any_neighbours_in_every_encoding_and
         for form in (key[12:], encode(key)[-40:-20] if encode is not plain else key[12:]):
             assert form not in clean
         assert clean.startswith("so ") and clean.endswith(" it is")
+
+
+@settings(max_examples=200)
+@given(
+    st.sampled_from((*KINDS, *KEYS)),
+    st.sampled_from(ENCODINGS),
+    st.integers(LONG - 4000, LONG + 1000),
+    st.sampled_from(["w", "w "]),
+)
+@example(KEYS[-1], plain, LONG - 400, "w ")
+def test_a_key_is_found_at_every_place_of_a_long_text(
+    key: str, encode: Callable[[str], str], place: int, filler: str
+) -> None:
+    written = encode(key)
+    before = (filler * place)[:place]
+    clean = Redactor().text(f"{before} {written} {filler * 500}")
+    assert key[12:] not in clean
+    assert (written[-40:-20] if encode is not plain else key[12:]) not in clean
+    assert clean.startswith(before) and clean.endswith(filler * 500)
 
 
 HANDED = st.text(

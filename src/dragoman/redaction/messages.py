@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import Any, Final, Generic, TypeVar
 
 from dragoman.redaction.names import REDACTED, names_a_secret
-from dragoman.redaction.redactor import LONGEST, REACH, Redactor, decode
+from dragoman.redaction.redactor import LONGEST, Redactor, decode
 
 PIECES: Final = frozenset(
     {
@@ -41,7 +41,8 @@ MAX_HELD_SIZE: Final = 1024 * 1024
 """Bytes of lines that are held back at most, besides the last one."""
 
 STEP: Final = 64
-"""Characters by which a text grows before it is searched again, if more than so many stay."""
+"""Characters by which a text grows before it is searched again, if more than so many stay. A long
+text grows by a quarter, so that the cost of a word that does not end stays in proportion."""
 
 MAX_DEPTH: Final = 6
 """Objects within objects in which a piece of text is looked for."""
@@ -145,7 +146,7 @@ class MessageRedactor(Generic[T]):
         count = bisect.bisect_right(ends, certain)
         while count and (torn := _torn(ends[count - 1], spans)) is not None:
             # The rest of what is cut stands in a piece that has to stay.
-            count = bisect.bisect_right(ends, max(0, torn - REACH), 0, count - 1)
+            count = bisect.bisect_right(ends, self._redact.before(text, torn), 0, count - 1)
         place = 0
         for piece, end in zip(pieces[:count], ends, strict=False):
             piece.holder[piece.field] = _part(text, place, end, spans)
@@ -155,7 +156,8 @@ class MessageRedactor(Generic[T]):
         if not pieces:
             del self._open[run]
         # What stays for more than a word is not searched again for each letter.
-        self._due[run] = len(text) - place + STEP if len(text) - place > STEP else 0
+        kept = len(text) - place
+        self._due[run] = kept + max(STEP, kept // 4) if kept > STEP else 0
 
 
 def _torn(place: int, spans: list[tuple[int, int]]) -> int | None:

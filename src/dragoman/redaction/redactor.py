@@ -18,10 +18,11 @@ import msgspec
 
 from dragoman.redaction import names, shapes
 from dragoman.redaction.names import REDACTED, SHORTEST, redact_value
-from dragoman.redaction.views import DecodedText, decoded, is_encoded
+from dragoman.redaction.views import DecodedText, decoded, is_encoded, size_before, size_behind
 
 REACH: Final = 512
-"""Characters within which a secret shows itself: what it begins with, or the name before it."""
+"""Characters within which a secret shows itself: what it begins with, or the name before it. They
+are characters as they read; escapes and colours make the text longer."""
 
 WHOLE_LINE: Final = 20
 """A line of a value that has several, such as a private key, is looked for from this length on."""
@@ -139,16 +140,22 @@ class Redactor:
         yield from shapes.spans(text)
         yield from names.spans(text)
 
+    def before(self, text: str, place: int) -> int:
+        """From where on a text has to be seen for a secret that reaches to a place to show
+        itself."""
+        return max(0, place - size_before(text, place, self.reach, LONGEST))
+
     def open_from(self, text: str, spans: Iterable[tuple[int, int]]) -> int:
         """From where on a text that goes on may yet turn out to hold a secret; `spans` are those
         that it has."""
-        tail = text[-self.reach :]
-        certain = len(text)
-        if tail and not tail[-1].isspace():
-            # A word at the end may go on.
-            certain -= len(tail.rsplit(None, 1)[-1])
+        start = self.before(text, len(text))
+        tail = text[start:]
+        certain = last_word(text)
+        if certain < start and not self.suspects(text[certain:]):
+            # A word at the end may go on, but it would have shown what it is.
+            certain = start
         if self._touches(tail) or (is_encoded(tail) and self._touches(decoded(tail))):
-            certain = min(certain, len(text) - len(tail))
+            certain = min(certain, start)
         for value in self._values:
             # The beginning of a value that has spaces in it.
             place = text.rfind(value[:SHORTEST], max(0, len(text) - len(value)))
@@ -161,32 +168,41 @@ class Redactor:
         for start, stop in spans:
             if stop > certain:
                 # What is cut may go on, and then the name before it has to stay.
-                certain = max(0, min(certain, start - REACH))
+                certain = min(certain, self.before(text, start))
         return certain
 
     def _clean_pieces(self, text: str) -> Iterator[str]:
         """A long text piece by piece: a pattern that is busy lets no other thread run."""
         start = 0
         while start < len(text):
-            stop = self._boundary(text, start + LONG)
+            stop = self._boundary(text, start, start + LONG)
             piece = text[start:stop]
             clean = self._clean(piece) if self._looks(piece) else piece
             while stop < len(text) and len(piece) < LONGEST and clean[-EDGE:] != piece[-EDGE:]:
                 # What was cut goes on behind it.
-                stop = self._boundary(text, stop + len(piece))
+                stop = self._boundary(text, start, stop + len(piece))
                 piece = text[start:stop]
                 clean = self._clean(piece)
             yield clean
             start = stop
 
-    def _boundary(self, text: str, place: int) -> int:
-        """A place from this one on where no secret can be torn apart."""
-        reach = self.reach
+    def _boundary(self, text: str, start: int, place: int) -> int:
+        """A place from this one on where no secret of the text from `start` on can be torn
+        apart."""
         while place < len(text):
-            found = _SPACE.search(text, place, place + reach)
-            place = found.end() if found else place + reach
-            if not self._looks(text[max(0, place - reach) : place + reach]):
-                return place
+            behind = place + size_behind(text, place, self.reach, LONGEST)
+            found = _SPACE.search(text, place, behind)
+            if found:
+                place = found.end()
+                behind = place + size_behind(text, place, self.reach, LONGEST)
+                if not self._looks(text[self.before(text, place) : behind]):
+                    return place
+            else:
+                # In a word that may have begun long before and not yet have shown what it is.
+                word = last_word(text[start:place])
+                if place - start >= LONGEST or not self._looks(text[start + word : behind]):
+                    return place
+                place += place - start
         return len(text)
 
     def _clean(self, text: str) -> str:
@@ -203,6 +219,13 @@ def without(text: str, spans: Iterable[tuple[int, int]]) -> str:
         done = stop
     pieces.append(text[done:])
     return "".join(pieces)
+
+
+def last_word(text: str) -> int:
+    """Where the word at the end of a text begins."""
+    if not text or text[-1].isspace():
+        return len(text)
+    return len(text) - len(text.rsplit(None, 1)[-1])
 
 
 def decode(line: bytes) -> Any:

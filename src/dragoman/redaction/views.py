@@ -1,7 +1,8 @@
 """A text as it reads without its encodings: terminal colours, percent signs, backslash escapes.
 
 Owns one decoded view of a text and the way back from a place in it to the original. A secret whose
-letters are coloured or escaped is found in the view and cut out of the original.
+letters are coloured or escaped is found in the view and cut out of the original. Owns also how many
+characters of a text read as a number of characters of its view.
 """
 
 from __future__ import annotations
@@ -38,6 +39,29 @@ def is_encoded(text: str) -> bool:
 def decoded(text: str) -> str:
     """The view alone, if there is no need for the way back."""
     return compiled(_ENCODED).sub(_plain, text)
+
+
+def size_before(text: str, place: int, size: int, most: int) -> int:
+    """How many characters before a place read as `size` characters, but for those of an escape
+    that begins before them. Less than twice as many as necessary; `most` at most."""
+    written = size
+    while written < min(place, most):
+        part = text[max(0, place - written) : place]
+        if not is_encoded(part) or len(decoded(part)) >= size:
+            break
+        written *= 2
+    return min(written, max(size, most))
+
+
+def size_behind(text: str, place: int, size: int, most: int) -> int:
+    """`size_before` for the characters behind a place."""
+    written = size
+    while written < min(len(text) - place, most):
+        part = text[place : place + written]
+        if not is_encoded(part) or len(decoded(part)) >= size:
+            break
+        written *= 2
+    return min(written, max(size, most))
 
 
 def _plain(found: re.Match[str]) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.redaction.messages import MessageRedactor, NotJson
-from dragoman.redaction.redactor import REACH, Redactor, decode
+from dragoman.redaction.redactor import REACH, Redactor, decode, last_word
 from dragoman.wire.messages import mend
 
 CHUNKS: Final = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
@@ -148,10 +148,11 @@ class LineRedactor:
             text = inside.decode()
         except UnicodeDecodeError:
             return None
-        if self._redact.suspects("".join([text for _, text, _ in held if text]) + text):
+        text = "".join([text for _, text, _ in held if text]) + text
+        if self._redact.suspects(text):
             return None
         # From the end, which is nearer: what has to stay because it may go on.
-        form, rest, kept = self._form, self._redact.reach, 0
+        form, rest, kept = self._form, len(text) - self._redact.before(text, len(text)), 0
         staying: list[_Held] = []
         at = len(parts)
         while at and kept < rest:
@@ -266,12 +267,12 @@ class LineRedactor:
         if final or len(held) > MAX_LINES:
             limit = len(text)
         else:
-            limit = max(0, len(text) - self._redact.reach)
+            limit = self._redact.before(text, len(text))
             if suspicious:
-                limit = _limit(text, limit, start, stop)
+                limit = self._limit(text, limit, start, stop)
         count, kept = _within(held, len(text) - limit)
         if start < len(text) - kept < stop:
-            count, kept = _within(held, len(text) - max(0, start - REACH))
+            count, kept = _within(held, len(text) - self._redact.before(text, start))
         self._held = held[count:]
         self._size = kept
         # Measured from what stays, so that a run that is held back long is not searched each time.
@@ -281,6 +282,18 @@ class LineRedactor:
         if start == len(text):
             return self._certain(done)
         return list(self._cut_out(done, start, stop, instead))
+
+    def _limit(self, text: str, limit: int, start: int, stop: int) -> int:
+        """How far a text that has a secret, or the beginning of one, is certain. Cut is what stands
+        from `start` to `stop`."""
+        # A word at the end may go on, and what is cut there may, too; then the name before it,
+        # which tells that it is a secret, has to stay.
+        certain = min(limit, last_word(text))
+        if stop > certain:
+            certain = min(certain, self._redact.before(text, start))
+        if len(text) <= MAX_SIZE:
+            return certain
+        return len(text) if start < stop and stop > limit else limit
 
     def _certain(self, done: list[_Held]) -> list[bytes]:
         """Lines whose texts hold no secret."""
@@ -337,26 +350,6 @@ def _common(one: str, other: str, most: int) -> int:
         else:
             high = middle - 1
     return low
-
-
-def _limit(text: str, limit: int, start: int, stop: int) -> int:
-    """How far a text that has a secret, or the beginning of one, is certain. Cut is what stands
-    from `start` to `stop`."""
-    # A word at the end may go on, and what is cut there may, too; then the name before it, which
-    # tells that it is a secret, has to stay.
-    certain = min(limit, _last_word(text))
-    if stop > certain:
-        certain = max(0, min(certain, start - REACH))
-    if len(text) <= MAX_SIZE:
-        return certain
-    return len(text) if start < stop and stop > limit else limit
-
-
-def _last_word(text: str) -> int:
-    """Where the word at the end begins."""
-    if not text or text[-1].isspace():
-        return len(text)
-    return len(text) - len(text.rsplit(None, 1)[-1])
 
 
 def _within(held: list[_Held], rest: int) -> tuple[int, int]:

@@ -106,3 +106,12 @@ def test_outputs_of_two_tools_at_once_are_two_runs() -> None:
         update = message["params"]["update"]
         said[update["toolCallId"]] += update["rawOutput"]
     assert set(said.values()) == {f"a {REDACTED} b"}
+
+
+def test_a_long_word_is_held_back_as_long_as_it_may_be_a_secret() -> None:
+    token = "eyJhbGciOiJIUzI1NiJ9.eyJ" + "c3ViIjoiMTIzNDU2" * 60 + ".dozjgNryP4J3jVmNHl0w5N"
+    for written in (token, "".join(f"\\u{ord(letter):04x}" for letter in token)):
+        pieces = [written[at : at + 50] for at in range(0, len(written), 50)]
+        messages = through([acp(piece) for piece in ("it is ", *pieces, " here")])
+        texts = [message["params"]["update"]["content"]["text"] for message in messages]
+        assert "".join(texts) == f"it is {REDACTED} here"

@@ -126,6 +126,14 @@ def test_a_secret_in_a_long_text_is_found_wherever_it_stands(place: int) -> None
         assert clean.startswith(before) and clean.endswith(behind)
 
 
+@pytest.mark.parametrize("place", [LONG - 5000, LONG - 1500, LONG - 100])
+def test_a_word_that_shows_late_what_it_is_is_not_torn_in_a_long_text(place: int) -> None:
+    token = "eyJhbGciOiJIUzI1NiJ9.eyJ" + "c3ViIjoiMTIzNDU2" * 120 + ".dozjgNryP4J3jVmNHl0w5N"
+    for written in (token, "".join(f"\\u{ord(letter):04x}" for letter in token)):
+        text = ("word " * place)[:place] + " " + written + " word" * LONG
+        assert Redactor().text(text) == text.replace(written, "[redacted]")
+
+
 def test_a_long_text_is_not_cut_for_ever_where_a_secret_has_no_end() -> None:
     text = "-----BEGIN PRIVATE KEY-----\n" + "words and words " * 20_000
     clean = Redactor().text(text)
@@ -147,3 +155,14 @@ def test_a_key_right_behind_another_script_is_found_however_that_is_written(behi
     ):
         assert SECRET.encode() not in Redactor().line(line.encode())
     assert SECRET not in Redactor().text(behind + SECRET)
+
+
+def test_the_end_of_a_text_that_goes_on_is_measured_as_it_reads() -> None:
+    redact = Redactor()
+    plain, escaped = "word " * 2000, "\\u0041" * 2000
+    assert redact.before(plain, len(plain)) == len(plain) - REACH
+    assert redact.before(plain, 10) == 0
+    assert 6 * REACH <= len(escaped) - redact.before(escaped, len(escaped)) < 12 * REACH
+    token = "eyJhbGciOiJIUzI1NiJ9.eyJ" + "c3ViIjoiMTIzNDU2" * 120
+    for word, certain in ((token, 5), ("x" * 2000, 5 + 2000 - REACH)):
+        assert redact.open_from("word " + word, []) == certain

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.redaction.views import DecodedText, decoded, is_encoded
+from dragoman.redaction.views import DecodedText, decoded, is_encoded, size_before, size_behind
 
 
 def test_colours_percents_and_escapes_are_read_through() -> None:
@@ -39,3 +39,14 @@ def test_the_way_back_covers_what_was_encoded() -> None:
     assert text[start:stop] == text[1:-1]
     assert view.origin(0, 1) == (0, 1)
     assert view.origin(2, 3) == (8, 9)
+
+
+def test_a_size_is_counted_in_characters_as_they_read() -> None:
+    plain, escaped = "x" * 100, "\\u0041" * 100
+    for size in (size_before(plain, 100, 10, 1000), size_behind(plain, 0, 10, 1000)):
+        assert size == 10
+    for size in (size_before(escaped, 600, 50, 1000), size_behind(escaped, 0, 50, 1000)):
+        assert 300 <= size < 2 * 300
+    for size in (size_before(escaped, 600, 90, 100), size_behind(escaped, 0, 90, 100)):
+        assert size == 100, "and no more than is allowed"
+    assert size_before(escaped, 0, 10, 100) == size_behind(escaped, 600, 10, 100) == 10

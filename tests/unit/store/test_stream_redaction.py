@@ -140,6 +140,23 @@ def test_a_value_longer_than_the_usual_reach_is_found_in_single_letters() -> Non
     assert "".join(texts(out)) == "x " * 1500 + "[redacted]" + " y" * 1500
 
 
+def test_a_key_whose_escapes_are_longer_than_the_reach_is_found_in_pieces() -> None:
+    key = "v1.0-" + "0a1b2c3d4e5f6071" * 12
+    for written in (
+        "".join(f"\\u{ord(letter):04x}" for letter in key),
+        "".join(f"%25{ord(letter):02X}" for letter in key),
+        "".join(f"\x1b[32m{letter}\x1b[0m" for letter in key),
+    ):
+        text = "x " * 1500 + written + " y" * 3000
+        for size in (1, 100):
+            lines = [chunk(text[at : at + size]) for at in range(0, len(text), size)]
+            out = "".join(texts(through(lines)))
+            assert written[-40:-20] not in out
+            assert out.startswith("x " * 1500) and out.endswith(" y" * 3000)
+            together = LineRedactor(Redactor())
+            assert "".join(texts(together.feed_all(lines) + together.flush())) == out
+
+
 def output(text: str, tool: str = "t") -> bytes:
     data = {"terminal_output": {"terminal_id": tool, "data": text}}
     return update("tool_call_update", toolCallId=tool, _meta=data)
