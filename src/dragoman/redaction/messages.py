@@ -115,8 +115,12 @@ class MessageRedactor(Generic[T]):
         if held.run is not None:
             self._search(held.run, final=False)
         yield from self._certain()
-        if len(self._held) > MAX_HELD or self._held_size > MAX_HELD_SIZE:
-            yield from self.flush()
+        while len(self._held) > MAX_HELD or self._held_size > MAX_HELD_SIZE:
+            # The oldest run alone is over: another one may be in the middle of a secret.
+            oldest = self._held[0].run
+            assert oldest is not None
+            self._search(oldest, final=True)
+            yield from self._certain()
 
     def flush(self) -> Iterator[tuple[T, Any]]:
         """The runs are over; yields all that was held back."""

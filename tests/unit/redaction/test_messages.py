@@ -78,6 +78,15 @@ def test_what_is_held_back_is_bounded() -> None:
     assert out > MAX_HELD + 60
 
 
+def test_a_run_that_waits_for_its_end_tears_no_secret_of_another_one() -> None:
+    other = [acp(letter, "two") for letter in "so " * MAX_HELD]
+    key = [acp(letter, "two") for letter in KEYS[0]]
+    for count in (MAX_HELD - 10, MAX_HELD - 30):
+        messages = through([acp("wor"), *other[:count], *key, acp(" it is", "two")])
+        texts = [message["params"]["update"]["content"]["text"] for message in messages]
+        assert "".join(texts) == "wor" + ("so " * MAX_HELD)[:count] + f"{REDACTED} it is"
+
+
 def test_a_piece_under_a_secret_name_is_redacted_whole() -> None:
     (message,) = through([{"method": "x", "credentials": {"text": "hunter2"}}])
     assert message["credentials"] == {"text": REDACTED}
