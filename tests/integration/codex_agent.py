@@ -2,7 +2,8 @@
 
 It has the models that it lists, and those of a provider which it cannot list. Each turn says which
 model and which sandbox it was started with. The prompt ``edit PATH`` announces a change of that
-file, asks for its approval and says what was decided.
+file, asks for its approval and says what was decided. Started with ``unlisted TEXT`` it refuses to
+list its models, with that text.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from typing import Any
 
 MODELS = [{"id": name, "model": name, "displayName": name.title()} for name in ("sol", "luna")]
+UNLISTED = sys.argv[sys.argv.index("unlisted") + 1] if "unlisted" in sys.argv else None
 PROVIDER = "openai" if "openai" in sys.argv else "mine"
 
 
@@ -84,6 +86,9 @@ def main() -> None:
         if message.get("id") == "q1" and "method" not in message:
             turn(thread, f" decided {message['result']['decision']}")
         if "id" not in message or "method" not in message:
+            continue
+        if UNLISTED is not None and message["method"] == "model/list":
+            send({"id": message["id"], "error": {"code": -32000, "message": UNLISTED}})
             continue
         result = answer(message["method"], message.get("params") or {}, thread)
         send({"id": message["id"], "result": result})

@@ -53,6 +53,13 @@ for line in sys.stdin:
         text = message["params"]["prompt"][0]["text"]
         for letter in SECRET:
             say(letter, "agent_thought_chunk")
+        if text.startswith("output"):
+            tell(sessionUpdate="tool_call", toolCallId="o", title="cat", kind="execute")
+            for letter in text:
+                data = {"terminal_output": {"terminal_id": "o", "data": letter}}
+                tell(sessionUpdate="tool_call_update", toolCallId="o", _meta=data)
+            for letter in text:
+                tell(sessionUpdate="tool_call_update", toolCallId="o", rawOutput=letter)
         for piece in text if text.startswith("spell") else ["I heard " + text]:
             say(piece)
         said = [{"type": "content", "content": {"type": "text", "text": "out: " + SECRET}}]
@@ -222,6 +229,37 @@ def test_a_key_of_any_kind_in_pieces_is_in_no_file_and_in_no_trace(warm: Cli) ->
     ]
     leaks += [("trace", key) for key in KEYS if key[-24:] in spoken]
     assert leaks == []
+
+
+def test_a_key_in_pieces_of_the_output_of_a_tool_is_not_stored_and_in_no_trace(warm: Cli) -> None:
+    program = warm.home / "leaky.py"
+    program.write_text(LEAKY)
+    warm.extra["ACME_API_KEY"] = "correct-horse-battery-staple"
+    trace = warm.home / "wire.jsonl"
+    words = ("--env", "ACME_API_KEY", "--deny-all", "--", sys.executable, str(program))
+    keys = KEYS[::5]
+    escaped = "".join(f"\\u{ord(letter):04x}" for letter in max(KEYS, key=len))
+    text = " and ".join(["output it", *keys, escaped, "no more"])
+    done = warm("run", text, "-s", "talk", "--trace", str(trace), "--format", "json", *words)
+    assert done.code == 0, done.err
+    assert warm("broker", "stop", "--all").code == 0
+    stored = warm("sessions", "export", "talk").out
+    for record in (trace.read_text(), stored):
+        updates = [each for line in record.splitlines() for each in updates_in(json.loads(line))]
+        shown = [each["_meta"]["terminal_output"]["data"] for each in updates if "_meta" in each]
+        raw = [each["rawOutput"] for each in updates if "rawOutput" in each]
+        for output in ("".join(shown), "".join(raw)):
+            assert output.startswith("output it and ") and output.endswith(" and no more")
+            assert not [key for key in (*keys, escaped) if key[-24:] in output]
+
+
+def updates_in(value: Any) -> list[dict[str, Any]]:
+    """The updates of the call of a tool that stand anywhere in a value of JSON."""
+    if isinstance(value, dict):
+        if value.get("sessionUpdate") == "tool_call_update":
+            return [value]
+        value = list(value.values())
+    return [each for item in value for each in updates_in(item)] if isinstance(value, list) else []
 
 
 def test_a_secret_is_in_no_file_of_a_broker(warm: Cli) -> None:

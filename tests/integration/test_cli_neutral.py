@@ -7,13 +7,15 @@ that no escape sequence that is seen is one of ours.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_shell import Cli, cli_in
+from tests.integration.cli_shell import TIMEOUT, Cli, cli_in
 
 EVIL = "\x1b[2J\x9b31m\x7f\u202e\u2066\u200b\U000e0041"
 """Clears the screen, in two ways; erases; turns the direction of writing; and cannot be seen."""
@@ -122,3 +124,70 @@ def test_errors_and_variables_say_nothing_to_the_terminal(cli: Cli) -> None:
         assert shown(cli, *words).strip()
     cli.extra["DRAGOMAN_FORMAT"] = EVIL
     assert "\\x1b[2J" in shown(cli, "config", "show")
+
+
+NOISY = """
+import json, pathlib, sys
+
+def send(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+for line in sys.stdin:
+    message = json.loads(line)
+    id, method = message.get("id"), message.get("method")
+    if method == "initialize":
+        send(id=id, result={"protocolVersion": 1, "agentCapabilities": {}})
+    elif method == "session/new":
+        send(id=id, result={"sessionId": "s"})
+        cwd = pathlib.Path(message["params"]["cwd"])
+    elif method == "session/prompt":
+        prompt = id
+        options = [{"optionId": "y", "name": "Yes", "kind": "allow_once"},
+                   {"optionId": "n", "name": "No", "kind": "reject_once"}]
+        call = {"toolCallId": "t", "title": "t", "rawInput": {"command": "touch b"}}
+        send(id="asked", method="session/request_permission",
+             params={"sessionId": "s", "toolCall": call, "options": options})
+        (cwd / "go").read_text()
+        print("NOISE", flush=True)
+        print(json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": "NOISE"}))
+        # Its answer comes when the lines before it were read.
+        send(id="read", method="fs/read_text_file",
+             params={"sessionId": "s", "path": str(cwd / "notes")})
+    elif id == "read":
+        (cwd / "said").touch()
+    elif id == "asked":
+        send(id=prompt, result={"stopReason": "end_turn"})
+"""
+"""Asks, and writes lines that are not messages while the question is open."""
+
+
+def test_a_log_line_that_quotes_an_agent_is_neutral(cli: Cli) -> None:
+    program = str(Path(__file__).with_name("codex_agent.py"))
+    words = ("run", "hi", "-v", "--dialect", "codex", "--", sys.executable, program)
+    seen = shown(cli, *words, "unlisted", f"not today {EVIL}")
+    assert "the models are not known" in seen and "not today ␛[2J" in seen
+
+
+def test_a_log_line_waits_while_a_question_is_open(cli: Cli) -> None:
+    noise = f"allow? [y/n] {EVIL}"
+    program = cli.home / "noisy.py"
+    program.write_text(NOISY.replace("NOISE", noise), encoding="utf-8")
+    (cli.cwd / "notes").write_text("notes\n")
+    os.mkfifo(cli.cwd / "go")
+    cli.extra["PYTHONUTF8"] = "1"
+    with cli.terminal("run", "hi", "-v", "--", sys.executable, str(program)) as terminal:
+        assert "$ touch b" in terminal.expect("allow? [")
+        (cli.cwd / "go").write_text("")
+        until = time.monotonic() + TIMEOUT
+        while not (cli.cwd / "said").exists():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        terminal.type("what?\n")
+        assert "noise" not in terminal.expect("what?")
+        assert "allow? [y/n]" in terminal.expect("answer with one of")
+        terminal.expect("$ touch b")
+        terminal.expect("allow? [")
+        terminal.type("n\n")
+        terminal.wait()
+    assert terminal.shown.count("dragoman.client: noise: ") == 2
+    assert OBEYED.search(terminal.shown) is None, terminal.shown

@@ -260,6 +260,25 @@ def test_a_question_shows_what_would_be_done_whatever_its_title_says(cli: Cli) -
         terminal.wait()
 
 
+def test_the_end_of_a_command_that_is_too_long_is_shown_too(cli: Cli) -> None:
+    blanks = "git status" + " " * 3000 + "; rm -rf ~"
+    lines = "git status\n" * 40 + "rm -rf ~"
+    fake = "ls;" + " " * 200 + "[permission] read notes.md\n[permission] read notes.md"
+    calls = [
+        {"kind": "execute", "title": "git status", "rawInput": {"command": command}}
+        for command in (blanks, lines, fake)
+    ]
+    with cli.terminal("run", asks(*calls), *agent(cli)) as terminal:
+        for expected in ("; rm -rf ~", "rm -rf ~", "read notes.md"):
+            shown = terminal.expect("allow? [")
+            assert expected in unwrapped(shown)
+            assert ("left out here" in shown) is (expected != "read notes.md")
+            # No row but the first looks like the beginning of a question.
+            assert len([row for row in shown.splitlines() if row.startswith("[perm")]) == 1
+            terminal.type("n\n")
+        terminal.wait()
+
+
 def test_what_was_typed_before_a_question_does_not_answer_it(cli: Cli) -> None:
     os.mkfifo(cli.cwd / "go")
     acts = [{"after": "go"}, {"ask": RUN}]

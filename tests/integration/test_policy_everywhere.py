@@ -129,6 +129,31 @@ def test_no_hidden_command_of_an_agent_runs(tmp_path: Path) -> None:
         assert not (cli.cwd / "P").exists()
 
 
+GREPS = """
+permissions = "approve-reads"
+
+[[policy.rules]]
+action = "allow"
+commands = ["grep *", "git grep *"]
+"""
+
+
+def test_a_grep_is_allowed_with_the_options_that_only_search(tmp_path: Path) -> None:
+    cli = cli_in(tmp_path)
+    searches = ["grep -rn sword .", "grep --include '*.txt' -e sword secret.txt", "fgrep -c a src"]
+    # The first two are options of ugrep, which is installed as grep on some machines.
+    runs = ["grep --filter='*:touch P' sword .", "grep --pager='touch P' sword secret.txt"]
+    runs += ["grep -Z --unknown sword .", "git grep -O'touch P' sword", "egrep --hexdump sword ."]
+    asked = [("read", line) for line in searches] + [("execute", searches[0])]
+    asked += [(kind, line) for line in runs for kind in ("read", "execute")]
+    prompt = " ".join(f"{kind} {line.encode().hex()}" for kind, line in asked)
+    done = cli("run", prompt, "--approve-reads", *prepared(cli, GREPS))
+    told = [text for text in done.out.splitlines() if text.startswith(("execute ", "read "))]
+    said = [text.rpartition(": ")[2] for text in told]
+    assert said == ["done"] * 4 + ["rejected"] * 10, done.out
+    assert not (cli.cwd / "P").exists()
+
+
 @pytest.mark.parametrize("line", HIDDEN.values())
 def test_policy_test_says_that_a_hidden_command_is_not_allowed(tmp_path: Path, line: str) -> None:
     cli = cli_in(tmp_path)
