@@ -7,13 +7,10 @@ briefly for it to end.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
-import functools
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar
 
 from dragoman.errors import FileFailed
 from dragoman.rpc.tasks import finish
@@ -28,10 +25,6 @@ STOP_TIMEOUT: Final = 5.0
 """How long a cancelled caller waits for its work to clean up. It normally takes milliseconds."""
 
 
-MAX_THREADS: Final = 32
-"""Pieces of work at once; more wait for a thread."""
-
-
 class Stopped(Exception):
     """Raised by work that noticed that its caller went away. Nobody sees it."""
 
@@ -42,40 +35,6 @@ def check(stop: threading.Event) -> None:
         raise Stopped
 
 
-class _Job:
-    """Work in a thread and how it ended. The event loop is told once, by `settle`."""
-
-    __slots__ = ("error", "finished", "loop", "result", "stop", "waiter", "work")
-
-    def __init__(self, work: Callable[[threading.Event], Any]) -> None:
-        self.work = work
-        self.stop = threading.Event()
-        self.loop = asyncio.get_running_loop()
-        self.waiter: asyncio.Future[None] = self.loop.create_future()
-        self.finished = False
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        """Runs in the thread."""
-        try:
-            self.result = self.work(self.stop)
-        except BaseException as error:  # noqa: BLE001 - the caller raises it.
-            self.error = error
-        with contextlib.suppress(RuntimeError):  # The loop is closed: its callers have gone.
-            self.loop.call_soon_threadsafe(self.settle)
-
-    def settle(self) -> None:
-        self.finished = True
-        if not self.waiter.done():
-            self.waiter.set_result(None)
-
-    def expire(self) -> None:
-        """The time is over."""
-        if not self.waiter.done():
-            self.waiter.set_result(None)
-
-
 async def in_thread(
     path: str, work: Callable[[threading.Event], T], *, changes_disk: bool = False
 ) -> T:
@@ -84,35 +43,33 @@ async def in_thread(
     `path` and `changes_disk` are for the error when there is no answer in time: what it is about,
     and whether the work may have been done all the same.
     """
-    job = _Job(work)
-    # Not `run_in_executor` and `asyncio.wait`: their chain of futures costs as much as the work.
-    _threads().submit(job.run)
-    timer = job.loop.call_later(ANSWER_TIMEOUT, job.expire)
+    loop = asyncio.get_running_loop()
+    stop = threading.Event()
+    future = loop.run_in_executor(None, work, stop)
+    # Not `asyncio.wait`, which costs as much as reading a small file.
+    waiter: asyncio.Future[None] = loop.create_future()
+
+    def release(done: asyncio.Future[T] | None = None) -> None:
+        # After a cancellation or a timeout nobody else asks how it ended.
+        if done is not None and not done.cancelled():
+            done.exception()
+        if not waiter.done():
+            waiter.set_result(None)
+
+    future.add_done_callback(release)
+    timer = loop.call_later(ANSWER_TIMEOUT, release)
     try:
-        await job.waiter
+        await waiter
     except asyncio.CancelledError:
-        job.stop.set()
-        if not job.finished:
-            job.waiter = job.loop.create_future()
-            await finish(asyncio.wait([job.waiter], timeout=STOP_TIMEOUT))
+        stop.set()
+        await finish(asyncio.wait([future], timeout=STOP_TIMEOUT))
         raise
     finally:
         timer.cancel()
-    if not job.finished:
-        job.stop.set()
-        detail = f"the file system did not answer within {ANSWER_TIMEOUT:g} s"
-        error = FileFailed(path, detail, errno.ETIMEDOUT)
-        error.may_have_run = changes_disk
-        raise error
-    if job.error is not None:
-        try:
-            raise job.error
-        finally:
-            del job  # The error has this frame in its traceback.
-    return cast(T, job.result)
-
-
-@functools.cache
-def _threads() -> ThreadPoolExecutor:
-    """As many threads as asyncio's own executor has at most, shared by all event loops."""
-    return ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="dragoman-files")
+    if future.done():
+        return future.result()
+    stop.set()
+    detail = f"the file system did not answer within {ANSWER_TIMEOUT:g} s"
+    error = FileFailed(path, detail, errno.ETIMEDOUT)
+    error.may_have_run = changes_disk
+    raise error

@@ -7,7 +7,6 @@ import os
 import stat
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -502,8 +501,6 @@ async def test_a_write_that_is_given_up_may_have_been_done_and_does_no_harm_late
 ) -> None:
     (root / "f").write_text("old")
     monkeypatch.setattr(worker_thread, "ANSWER_TIMEOUT", 0.01)
-    threads = ThreadPoolExecutor(2)
-    monkeypatch.setattr(worker_thread, "_threads", lambda: threads)
     for call, attempt, may_have_run in (
         ("read", lambda: files.read_text(root / "f"), False),
         ("fsync", lambda: files.write_text(root / "f", "new"), True),
@@ -516,7 +513,7 @@ async def test_a_write_that_is_given_up_may_have_been_done_and_does_no_harm_late
             assert caught.value.may_have_run is may_have_run
             await reached(gate)
             gate.open.set()
-    # The threads are awaited, so that the abandoned write has had its chance to do harm.
-    threads.shutdown()
+    # The loop's threads are awaited, so that the abandoned write has had its chance to do harm.
+    await asyncio.get_running_loop().shutdown_default_executor()
     assert (root / "f").read_text() == "old"
     assert leftovers(root) == []
