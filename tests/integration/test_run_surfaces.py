@@ -1,6 +1,7 @@
 """A run behaves alike at every surface: real programs, real brokers, and something that is killed.
 
-The surfaces are `dragoman delegate` and the tool `ask_peer` of `dragoman serve mcp`.
+The surfaces are `dragoman run`, `dragoman delegate` and the tool `ask_peer` of `dragoman serve
+mcp`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -24,6 +26,10 @@ from tests.integration.mcp_places import WAIT, describe, over_stdio
 
 TIMEOUT = 3
 """Seconds of the time limit of a caller that is killed before it is over."""
+
+STOPPED_TIMEOUT = 60.0
+"""Seconds for a caller of a broker that is stopped: it is probed every ten seconds while something
+waits for it, and has ten seconds to answer."""
 
 
 @pytest.fixture
@@ -69,6 +75,27 @@ async def prompted(cli: Cli, number: int = 1) -> None:
 Fault = Callable[[], Awaitable[None]]
 
 
+async def by_run(cli: Cli, fault: Fault) -> dict[str, Any]:
+    process = await started(cli, "run", "alpha", "x", "--format", "json")
+    await fault()
+    async with asyncio.timeout(STOPPED_TIMEOUT):
+        out, err = await process.communicate()
+    return told_by_run(out, err)
+
+
+def told_by_run(out: bytes, err: bytes) -> dict[str, Any]:
+    """The last line of `run --format json`: the end of the turn, or why there was none."""
+    assert out, err
+    done = json.loads(out.splitlines()[-1])
+    assert done["type"] in ("Result", "Error"), err
+    error = done if done["type"] == "Error" else done["error"]
+    if error is None:
+        return dict(done)
+    failure = done.get("failure") or {"message": error["message"]}
+    told = {"errorClass": error["error"], "mayHaveRun": error["may_have_run"], "failure": failure}
+    return {**done, **told}
+
+
 async def by_delegate(cli: Cli, fault: Fault) -> dict[str, Any]:
     process = await started(cli, "delegate", "review", "x", "--no-fallback", "--format", "json")
     await fault()
@@ -91,7 +118,7 @@ async def by_mcp(cli: Cli, fault: Fault) -> dict[str, Any]:
     return dict(told)
 
 
-SURFACES = {"delegate": by_delegate, "mcp": by_mcp}
+SURFACES = {"run": by_run, "delegate": by_delegate, "mcp": by_mcp}
 
 
 @pytest.mark.parametrize("surface", SURFACES)
@@ -180,6 +207,15 @@ async def test_a_tool_call_reports_a_broker_that_is_killed_before_the_prompt(war
     assert read_lines(warm.home / "alpha.prompts") == []
 
 
+@aio
+async def test_run_reports_a_broker_that_is_killed_before_the_prompt(warm: Cli) -> None:
+    told = await by_run(warm, kill_broker_while_opening(warm))
+    assert (told["errorClass"], told["mayHaveRun"]) == ("broker_unavailable", False)
+    assert (told["exit_code"], told["retryable"]) == (1, True)
+    assert "the broker was lost before anything was prompted" in told["message"]
+    assert read_lines(warm.home / "alpha.prompts") == []
+
+
 @pytest.mark.parametrize("surface", SURFACES)
 @aio
 async def test_a_broker_that_is_stopped_by_a_signal_ends_the_call_by_its_budgets(
@@ -216,6 +252,14 @@ async def test_a_model_that_the_peer_silently_does_not_take_is_not_prompted(warm
     delegated = await by_delegate(warm, nothing)
     assert delegated["mayHaveRun"] is False
     told = [delegated["failure"]["message"]]
+    for words in ((), ("-s", "talk"), ("--no-wait",), ("--no-wait", "-s", "talk")):
+        done = warm("run", "alpha", "x", "--json-strict", *words)
+        assert done.code == 1, done
+        told.append(told_by_run(done.out.encode(), b"")["message"])
+    for words in (("new",), ("new", "-s", "talk"), ("ensure", "-s", "talk")):
+        done = warm("sessions", words[0], "alpha", *words[1:])
+        assert done.code == 1, done
+        told.append("alpha was" + done.err.partition("alpha was")[2].partition("\n")[0])
     async with over_stdio(warm) as client:
         for session in ("", "talk"):
             wanted = {"peer": "alpha", "prompt": "x", "session": session}
@@ -227,14 +271,17 @@ async def test_a_model_that_the_peer_silently_does_not_take_is_not_prompted(warm
     assert (listed.code, listed.out) == (0, ""), "what was begun for this is discarded"
 
 
+@pytest.mark.parametrize("words", [("run", "alpha"), ("delegate", "review")], ids=" ".join)
 @aio
-async def test_a_delegated_turn_keeps_its_budgets_when_its_caller_is_killed(warm: Cli) -> None:
+async def test_a_turn_keeps_its_budgets_when_its_caller_is_killed(
+    words: tuple[str, ...], warm: Cli
+) -> None:
     # The broker is there before, with the budgets of a caller without a time limit.
-    first = await started(warm, "delegate", "review", "x")
+    first = await started(warm, *words, "x")
     async with asyncio.timeout(WAIT):
         assert await first.wait() == 0
     answers(warm, "hang")
-    process = await started(warm, "delegate", "review", "y", "--timeout", str(TIMEOUT))
+    process = await started(warm, *words, "y", "--timeout", str(TIMEOUT))
     await prompted(warm, 2)
     process.kill()
     await process.wait()
@@ -247,6 +294,32 @@ async def test_a_delegated_turn_keeps_its_budgets_when_its_caller_is_killed(warm
     async with asyncio.timeout(WAIT):
         while "timed_out" not in await asyncio.to_thread(outcomes):
             pass
+
+
+@aio
+async def test_a_turn_that_is_left_to_its_broker_keeps_its_budgets(warm: Cli) -> None:
+    assert warm("run", "alpha", "x").code == 0
+    answers(warm, "hang")
+    job = warm("run", "alpha", "y", "--no-wait", "--timeout", str(TIMEOUT)).out.strip()
+    done = await asyncio.to_thread(warm, "jobs", "result", job, "--wait", "--format", "json")
+    assert json.loads(done.out)["outcome"] == "timed_out", done
+
+
+@pytest.mark.parametrize("words", [(), ("--no-wait",)], ids=["wait", "no-wait"])
+@aio
+async def test_two_runs_that_begin_one_session_name_get_one_session(
+    words: tuple[str, ...], warm: Cli
+) -> None:
+    describe(warm, "tester", "review")
+    talk = ("run", "tester", "-s", "talk", "--format", "json", *words)
+    both = [await started(warm, *talk, f"hello {number}") for number in (1, 2)]
+    async with asyncio.timeout(WAIT):
+        told = await asyncio.gather(*(each.communicate() for each in both))
+    assert [each.returncode for each in both] == [0, 0], told
+    lines = [json.loads(line) for out, _ in told for line in out.splitlines()]
+    assert len({line["session_key"] for line in lines if "session_key" in line}) == 1
+    listed = warm("sessions", "list", "--format", "json").out.splitlines()
+    assert [json.loads(line)["name"] for line in listed] == ["talk"]
 
 
 @pytest.mark.parametrize("servers", [1, 2])
@@ -269,3 +342,73 @@ async def test_two_tool_calls_that_begin_one_session_name_get_one_session(
     assert first == second
     listed = warm("sessions", "list", "--format", "json").out.splitlines()
     assert [json.loads(line)["name"] for line in listed] == ["talk"]
+
+
+# -- a broker that is stopped by a signal, at every stage of `run`
+
+
+@contextmanager
+def stopped_broker(cli: Cli) -> Iterator[Fault]:
+    """Stops the broker when it is called. At the end it goes on, if it is still there."""
+    pids: list[int] = []
+
+    async def stop() -> None:
+        (broker,) = await asyncio.to_thread(brokers, cli)
+        pids.append(broker["pid"])
+        os.kill(broker["pid"], signal.SIGSTOP)
+
+    try:
+        yield stop
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("words", [(), ("--no-wait",)], ids=["wait", "no-wait"])
+@aio
+async def test_run_replaces_a_broker_that_was_stopped_before(
+    words: tuple[str, ...], warm: Cli
+) -> None:
+    assert warm("run", "alpha", "x").code == 0
+    (first,) = await asyncio.to_thread(brokers, warm)
+    with stopped_broker(warm) as stop:
+        await stop()
+        process = await started(warm, "run", "alpha", "y", *words)
+        async with asyncio.timeout(STOPPED_TIMEOUT):
+            out, err = await process.communicate()
+    assert process.returncode == 0, err
+    await prompted(warm, 2)
+    (second,) = await asyncio.to_thread(brokers, warm)
+    assert first["pid"] != second["pid"]
+
+
+@pytest.mark.parametrize("words", [(), ("--no-wait",)], ids=["wait", "no-wait"])
+@aio
+async def test_run_ends_when_its_broker_is_stopped_while_the_session_opens(
+    words: tuple[str, ...], warm: Cli
+) -> None:
+    answers(warm, "mute-session")
+    process = await started(warm, "run", "alpha", "x", "--format", "json", *words)
+    with stopped_broker(warm) as stop:
+        await until(lambda: read_lines(warm.home / "alpha.openings") != [])
+        await stop()
+        async with asyncio.timeout(STOPPED_TIMEOUT):
+            told = told_by_run(*await process.communicate())
+    assert (told["errorClass"], told["mayHaveRun"]) == ("broker_unavailable", False)
+    assert "the broker was lost before anything was prompted" in told["message"]
+    assert "does not answer within 10 s" in told["message"]
+
+
+@aio
+async def test_run_ends_when_its_broker_is_stopped_in_mid_turn(warm: Cli) -> None:
+    answers(warm, "hang")
+    with stopped_broker(warm) as stop:
+
+        async def fault() -> None:
+            await prompted(warm)
+            await stop()
+
+        told = await by_run(warm, fault)
+    assert (told["errorClass"], told["mayHaveRun"]) == ("broker_failed", True)
+    assert "does not answer within 10 s" in told["failure"]["message"]
