@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +20,18 @@ from tests.integration.broker_places import wait_dead
 from tests.integration.cli_shell import Cli, warm_cli
 
 STORED_TIMEOUT = 10.0
+
+MAX_WARM_MODULES = 168
+"""Modules of dragoman in the process of a `run` whose broker is there. Each delays its start."""
+
+COUNT_MODULES = (
+    "import atexit, sys\n"
+    "from dragoman.cli import main\n"
+    "def count():\n"
+    "    print(sum(name.startswith('dragoman') for name in sys.modules), file=sys.stderr)\n"
+    "atexit.register(count)\n"
+    "main()\n"
+)
 
 
 @pytest.fixture
@@ -170,3 +184,19 @@ def test_an_agent_that_is_killed_ends_the_turn_and_is_started_again(warm: Cli) -
     assert "whose fault: the agent's" in lost.err
     assert warm("run", "hello", "--fresh", *words).code == 0
     assert [each["pid"] for each in brokers(warm)] == [broker["pid"]]
+
+
+def test_a_warm_run_loads_few_modules(warm: Cli) -> None:
+    (warm.cwd / "framer.py").write_text("class Framer: ...\n")
+    words = ("run", "scout", "where is Framer defined?")
+    assert warm(*words).code == 0
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT_MODULES, *words],
+        cwd=warm.cwd,
+        env=warm.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stderr.splitlines()[-1]) <= MAX_WARM_MODULES

@@ -28,7 +28,6 @@ from dragoman.delegation.permission_ceiling import (
     environment,
     inherited_ceilings,
     policy_for,
-    unattended,
 )
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
@@ -46,7 +45,7 @@ from dragoman.events.parts import Block, Resource, Text
 from dragoman.events.view import View
 from dragoman.gateway import prompt_responses
 from dragoman.gateway.choices import stands_for_models
-from dragoman.policy import Approver, allows_everything
+from dragoman.policy import Approver, allows_everything, unattended
 from dragoman.runs.lineage import inherited
 from dragoman.runs.model_choice import use_model
 from dragoman.runs.open_by_name import ttl_of
@@ -390,7 +389,7 @@ class PeerSession:
             if self._keeper is not None:
                 self._keeper.began(job, blocks)
             return turn
-        terms = job_terms(job, policy=unattended(self.policy, peer=self.name, role=""))
+        terms = job_terms(job, policy=unattended(self.policy, peer=self.name))
         # If the client disconnects, its window is closed and the turn is not needed any more.
         terms["dragoman"]["stay"] = False
         turn = self._turn = self.conversation.prompt(blocks, meta=terms)  # type: ignore[call-arg]

@@ -5,7 +5,7 @@ The names of the methods are in `broker.methods`; how errors travel is in `error
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 from dragoman.broker import error_codec
 from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import ConfigInvalid, DragomanError, RemoteError, UsageError
-from dragoman.policy.rules import Policy, PolicySettings
+from dragoman.policy.rules import Policy, PolicyName, PolicySettings
 from dragoman.rpc import boundary
 from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE
@@ -27,7 +27,6 @@ META: Final = translate.META
 LINEAGE: Final = ("depth", "lineage")
 """What of ours is meant for the peer: who delegated to it."""
 
-PolicyName: TypeAlias = Literal["approve-all", "approve-reads", "deny-all"]
 PolicyTerms: TypeAlias = PolicyName | Policy
 """Who decides when a caller has left: a preset by its name, or a whole policy."""
 

@@ -19,7 +19,6 @@ from msgspec import structs
 from dragoman.catalogue.descriptor import Descriptor, Enforcement
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import DragomanError, PolicyNotEnforced
-from dragoman.policy.path_patterns import places_of
 
 if TYPE_CHECKING:
     from dragoman.catalogue.card import Card
@@ -201,6 +200,9 @@ def unapproved(
     A command that was allowed may have changed anything, and so may what names no file. A file that
     was allowed in an `earlier` turn may be written again; a command of that turn is over.
     """
+    files = tuple(files)
+    if not files:
+        return ()
     folder = os.path.realpath(workspace)
     allowed: set[str] = set()
     for ruling in earlier:
@@ -225,6 +227,9 @@ def unapproved(
 
 
 def _places(ruling: Ruling, folder: str) -> set[str]:
+    # Not at the top: most turns change nothing.
+    from dragoman.policy.path_patterns import places_of
+
     found = (places_of(path, (folder,)) for path in ruling.act.paths)
     return {place for places in found if places is not None for place in places.real}
 

@@ -24,7 +24,6 @@ from dragoman.catalogue.command_unwrap import (
 )
 from dragoman.catalogue.descriptor import Descriptor, Launch, Platform, Quirks
 from dragoman.catalogue.load import BUILT_IN, Catalogue
-from dragoman.catalogue.npm_package import package_name
 from dragoman.catalogue.validate import AUTO, PYTHON
 from dragoman.client.budgets import Budgets
 from dragoman.config.schema import Settings
@@ -260,6 +259,8 @@ def _names(program: str) -> set[str]:
     file = program if "/" in program or "\\" in program else programs.which(program)
     if file is not None and not runs_anything(program):
         names.add(program_name(os.path.realpath(file)))
+        from dragoman.catalogue.npm_package import package_name
+
         package = package_name(Path(file))
         if package is not None:
             names.add(package)

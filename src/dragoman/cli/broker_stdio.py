@@ -14,9 +14,9 @@ from dragoman.broker.client.find_or_start import ensure
 from dragoman.broker.methods import TERMS
 from dragoman.broker.spec import BrokerSpec
 from dragoman.cli.exit_codes import ExitCode
-from dragoman.cli.permission_flags import unattended
 from dragoman.cli.run_plan import RunPlan
 from dragoman.errors import BrokerError
+from dragoman.policy import unattended
 from dragoman.rpc.splice import join
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.stdio import open_stdio

@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from dragoman.cli import error_messages
 from dragoman.cli.command_loop import CommandLoop
 from dragoman.cli.exit_codes import ExitCode
 from dragoman.cli.output.renderer import Format, Renderer, show_as
@@ -33,6 +32,8 @@ def prepare(options: RunOptions, trace: Path | None) -> tuple[RunPlan, Renderer]
     try:
         plan = plan_of(options)
     except DragomanError as error:
+        from dragoman.cli import error_messages
+
         show_as(asked, strict=options.json_strict).failed(error)
         # Typer lets it pass, and `run` does without typer.
         raise SystemExit(int(error_messages.exit_code(error))) from None

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from dragoman.cli.command_loop import CommandLoop, Interrupted
-from dragoman.cli.output import questions
 from dragoman.cli.output.escape import one_line
 from dragoman.cli.output.terminal import is_interactive, width_of
 from dragoman.client.permissions import (
@@ -25,7 +24,6 @@ from dragoman.client.permissions import (
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
-    from dragoman.broker.protocol import PolicyTerms
     from dragoman.policy import Approver, PolicySettings
     from dragoman.policy import Policy as RulesPolicy
 
@@ -101,13 +99,6 @@ def whole_policy(
     return whole
 
 
-def unattended(whole: RulesPolicy, *, peer: str, role: str = "") -> PolicyTerms:
-    """What counts when the person who would be asked has left."""
-    from dragoman.delegation import permission_ceiling as ceiling
-
-    return ceiling.unattended(whole, peer=peer, role=role)
-
-
 _KEYS: Final = {
     "allow_once": "y",
     "allow_always": "a",
@@ -145,6 +136,9 @@ class TerminalApprover:
             return await self._ask(question)
 
     async def _ask(self, question: Question) -> Decision:
+        # Not at the top: most turns ask nothing.
+        from dragoman.cli.output import questions
+
         choices = choices_of(question)
         lines = questions.permission(question, titled=self._titled)
         answers = [f"  {key}  {label}" for key, (label, _) in choices.items()]

@@ -17,12 +17,13 @@ from dragoman.catalogue.enforcement import violated
 from dragoman.cli.command_loop import CommandLoop
 from dragoman.cli.exit_codes import ExitCode, of_result
 from dragoman.cli.output.renderer import Renderer, TurnReport
-from dragoman.cli.permission_flags import permit_of, unattended
+from dragoman.cli.permission_flags import permit_of
 from dragoman.cli.run_plan import RunPlan
 from dragoman.client.conversation import Peer
 from dragoman.delegation.parked import note_success
 from dragoman.events.model import Event
 from dragoman.events.parts import Block
+from dragoman.policy.rules import unattended
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.run import Run, RunListener, RunRequest
 
@@ -180,12 +181,7 @@ def _request(
             workspace=str(plan.workspace),
             titled=plan.way.quirks.command_titles,
         ),
-        # Only a broker is told.
-        unattended=(
-            unattended(plan.whole_policy, peer=plan.name, role=plan.role)
-            if plan.warm
-            else "deny-all"
-        ),
+        unattended=unattended(plan.whole_policy, peer=plan.name, role=plan.role),
         budgets=plan.budgets,
         warm=plan.warm,
         ttl=plan.ttl,

@@ -16,7 +16,6 @@ from msgspec import Struct, field, structs
 
 from dragoman.cli.argv_checks import workspace_of
 from dragoman.cli.output.terminal import is_interactive
-from dragoman.cli.output.times import seconds_of
 from dragoman.cli.permission_flags import ApprovalMode, policy_of, whole_policy
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConfigInvalid, UnknownPeer, UsageError
@@ -130,7 +129,6 @@ def plan_of(options: RunOptions) -> RunPlan:
     from dragoman.catalogue.enforcement import NOT_ENFORCED, enforce
     from dragoman.config import find_paths, load_config
     from dragoman.policy import allows_everything
-    from dragoman.runs.open_by_name import ttl_of
 
     workspace = workspace_of(options.cwd)
     paths = find_paths()
@@ -193,7 +191,7 @@ def plan_of(options: RunOptions) -> RunPlan:
         ignored_servers=ignored,
         agent_stderr=options.agent_stderr or options.verbose,
         warm=_warm(options, settings),
-        ttl=ttl_of(config) if options.ttl is None else seconds_of(options.ttl, option="--ttl"),
+        ttl=_ttl(options, config),
         max_idle=settings.max_idle_brokers,
         session=_session(options.session),
         fresh=options.fresh or options.brief,
@@ -201,6 +199,16 @@ def plan_of(options: RunOptions) -> RunPlan:
         no_wait=options.no_wait,
         keep_open=options.session is not None or options.no_wait,
     )
+
+
+def _ttl(options: RunOptions, config: Config) -> float | None:
+    if options.ttl is None:
+        from dragoman.runs.open_by_name import ttl_of
+
+        return ttl_of(config)
+    from dragoman.cli.output.times import seconds_of
+
+    return seconds_of(options.ttl, option="--ttl")
 
 
 def _card(way: LaunchSpec, paths: Paths) -> Card | None:

@@ -34,7 +34,7 @@ from dragoman.errors import DragomanError, RemoteError, UsageError
 from dragoman.events.model import Event
 from dragoman.events.parts import Failure, Text
 from dragoman.events.words import ErrorKind, Outcome
-from dragoman.policy import Policy, allows_everything
+from dragoman.policy import Policy, allows_everything, unattended
 from dragoman.policy.approver import Approver
 from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.changed_files import without_own
@@ -281,7 +281,7 @@ class Attempt:
             model=self.candidate.model or own.model,
             model_strict=request.model is not None or self.candidate.model is None,
             approver=approver,
-            unattended=permission_ceiling.unattended(policy, peer=name, role=request.role),
+            unattended=unattended(policy, peer=name, role=request.role),
             budgets=tightened(settings.budgets(way.budgets()), limits, request.timeout),
             # A turn in a worktree must not outlive this process: nothing would use its result.
             stay=not request.isolate,

@@ -14,7 +14,6 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from dragoman.broker.protocol import PolicyTerms
 from dragoman.config.schema import Permissions, Settings
 from dragoman.errors import ConfigInvalid
 from dragoman.policy import Policy, for_whom, narrowed, of_settings, preset
@@ -80,10 +79,3 @@ def policy_for(
     for ceiling in ceilings:
         policy = narrowed(ceiling, policy)
     return policy
-
-
-def unattended(policy: Policy, *, peer: str, role: str) -> PolicyTerms:
-    """The policy for a turn that continues in a broker after this process has disconnected."""
-    if policy.rules or policy.limits or policy.ceilings:
-        return for_whom(policy, peer=peer, role=role)
-    return "approve-reads" if policy.preset == "ask" else policy.preset

@@ -23,7 +23,7 @@ from dragoman.delegation.spending_limits import tightened
 from dragoman.errors import NoPeer
 from dragoman.events.model import Event
 from dragoman.events.parts import Text
-from dragoman.policy import allows_everything
+from dragoman.policy import allows_everything, unattended
 from dragoman.policy.approver import Approver
 from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.open_by_name import ttl_of
@@ -178,7 +178,7 @@ def _request(
         mode=own.mode,
         model=own.model,
         approver=Approver(policy, peer, str(question.workspace), titled=way.quirks.command_titles),
-        unattended=permission_ceiling.unattended(policy, peer=peer, role=""),
+        unattended=unattended(policy, peer=peer),
         budgets=tightened(
             settings.budgets(way.budgets()), [settings.limits, own.limits], question.timeout
         ),

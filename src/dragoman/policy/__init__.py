@@ -23,6 +23,7 @@ from dragoman.policy.rules import (
     narrowed,
     of_settings,
     preset,
+    unattended,
 )
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ __all__ = [
     "narrowed",
     "of_settings",
     "preset",
+    "unattended",
 ]
 
 

@@ -26,6 +26,9 @@ Kind: TypeAlias = Literal[
     "other",
 ]
 Preset: TypeAlias = Literal["ask", "approve-reads", "approve-all", "deny-all"]
+PolicyName: TypeAlias = Literal["approve-all", "approve-reads", "deny-all"]
+"""A preset that asks nobody."""
+
 Words: TypeAlias = str | tuple[str, ...]
 
 STRICTNESS: Final[dict[str, int]] = {"allow": 0, "ask": 1, "escalate": 2, "deny": 3}
@@ -190,6 +193,14 @@ def for_whom(policy: Policy, *, peer: str, role: str = "") -> Policy:
         limits=kept(policy.limits),
         ceilings=tuple(for_whom(each, peer=peer, role=role) for each in policy.ceilings),
     )
+
+
+def unattended(policy: Policy, *, peer: str, role: str = "") -> Policy | PolicyName:
+    """The policy for a turn that continues in a broker after its caller has disconnected: nobody
+    can be asked then. A plain preset is its name."""
+    if policy.rules or policy.limits or policy.ceilings:
+        return for_whom(policy, peer=peer, role=role)
+    return "approve-reads" if policy.preset == "ask" else policy.preset
 
 
 def allows_everything(policy: Policy) -> bool:

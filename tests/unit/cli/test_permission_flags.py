@@ -15,8 +15,6 @@ from dragoman.cli.permission_flags import (
     choices_of,
     permit_of,
     policy_of,
-    unattended,
-    whole_policy,
 )
 from dragoman.client import file_guard
 from dragoman.client.permissions import (
@@ -229,12 +227,6 @@ async def test_what_no_rule_fits_is_asked_where_asking_was_chosen(
     permit = by_rules(ApprovalMode.ASK, "n", "y", monkeypatch=monkeypatch)
     assert not await answered(permit, "edit")
     assert await answered(permit, "edit")
-
-
-def test_when_the_person_has_left_the_rules_are_still_there() -> None:
-    assert unattended(whole_policy(ApprovalMode.ASK, None), peer="x") == "approve-reads"
-    left = unattended(whole_policy(ApprovalMode.ASK, RULES), peer="gemini")
-    assert left == RulesPolicy(preset="ask", rules=(Rule(action="deny", kind="fetch"),))
 
 
 @aio

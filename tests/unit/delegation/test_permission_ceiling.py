@@ -12,10 +12,9 @@ from dragoman.delegation.permission_ceiling import (
     environment,
     inherited_ceilings,
     policy_for,
-    unattended,
 )
 from dragoman.errors import ConfigInvalid
-from dragoman.policy import Act, Policy, PolicySettings, Rule, judge, preset
+from dragoman.policy import Act, Policy, Rule, judge, preset
 from dragoman.runs.lineage import Lineage
 
 EDIT = Act(kind="edit", paths=("a.txt",), workspace="/w", peer="alpha", role="review")
@@ -87,16 +86,3 @@ def test_a_wish_never_goes_beyond_the_ceilings() -> None:
     ceilings = (preset("approve-reads"), preset("deny-all"))
     wide = policy_for(Settings(), "alpha", wished="approve-all", attended=False, ceilings=ceilings)
     assert judge(wide, READ).action == judge(wide, EDIT).action == "deny"
-
-
-def test_a_turn_that_goes_on_alone_keeps_its_rules() -> None:
-    assert unattended(preset("ask"), peer="alpha", role="review") == "approve-reads"
-    assert unattended(preset("approve-all"), peer="alpha", role="review") == "approve-all"
-    rules = (
-        Rule(action="deny", kind="edit", role="review"),
-        Rule(action="deny", kind="read", peer="beta"),
-    )
-    settings = Settings(policy=PolicySettings(rules=rules))
-    policy = policy_for(settings, "alpha", wished="approve-all", attended=False)
-    left = unattended(policy, peer="alpha", role="review")
-    assert isinstance(left, Policy) and left.rules == (Rule(action="deny", kind="edit"),)

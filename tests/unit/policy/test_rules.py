@@ -6,7 +6,16 @@ import msgspec
 import pytest
 
 from dragoman.policy import rules
-from dragoman.policy.rules import PRESETS, Policy, PolicySettings, Rule, Verdict
+from dragoman.policy.rules import (
+    PRESETS,
+    Policy,
+    PolicySettings,
+    Rule,
+    Verdict,
+    of_settings,
+    preset,
+    unattended,
+)
 
 
 def test_a_rule_says_in_words_what_it_is_about() -> None:
@@ -113,3 +122,15 @@ def test_a_policy_for_somebody_leaves_out_what_is_for_others() -> None:
 )
 def test_only_a_policy_without_any_limit_allows_everything(policy: Policy, free: bool) -> None:
     assert rules.allows_everything(policy) is free
+
+
+def test_a_turn_that_goes_on_alone_keeps_its_rules() -> None:
+    assert unattended(preset("ask"), peer="alpha", role="review") == "approve-reads"
+    assert unattended(preset("approve-all"), peer="alpha", role="review") == "approve-all"
+    rules = (
+        Rule(action="deny", kind="edit", role="review"),
+        Rule(action="deny", kind="read", peer="beta"),
+    )
+    policy = of_settings(PolicySettings(rules=rules), "approve-all")
+    left = unattended(policy, peer="alpha", role="review")
+    assert isinstance(left, Policy) and left.rules == (Rule(action="deny", kind="edit"),)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from msgspec import UnsetType
 
-from dragoman.cli import error_messages
-from dragoman.cli.output import agent_changes, turn_summary
+from dragoman.cli.output import turn_summary
 from dragoman.cli.output.escape import joined, neutral, one_line
 from dragoman.cli.output.renderer import Renderer, TurnReport
 from dragoman.cli.output.terminal import paint_for, put
@@ -254,6 +253,8 @@ class TextShow(Renderer):
             self._line(f"  not changed: {event.stage.value}", "red")
 
     def _diff(self, change: FileChange) -> None:
+        from dragoman.cli.output import agent_changes
+
         limit = None if self.verbose else agent_changes.SHOWN_LINES
         head, *lines = agent_changes.lines_of(change, limit=limit)
         self._line(f"  {head}", "bold")
@@ -302,10 +303,16 @@ class TextShow(Renderer):
         self._answered_something = False
         self._told_plan.clear()
         self._spoken.clear()
+        if good:
+            return
+        from dragoman.cli import error_messages
+
         if (trouble := error_messages.of_report(report)) is not None:
             put(self.err, trouble)
 
     def failed(self, error: DragomanError) -> None:
+        from dragoman.cli import error_messages
+
         self._end_line()
         self.flush()
         put(self.err, error_messages.message(error))

@@ -1,14 +1,31 @@
 """Drive an agent that speaks ACP v1, with every method of the protocol typed.
 
 Owns the client's side: `open_agent` starts a program and shakes hands, an `AcpClient` opens
-sessions, a `Session` prompts, a `Turn` streams. Writing an agent is `dragoman.agent`.
+sessions, a `Session` prompts, a `Turn` streams. Writing an agent is `dragoman.agent`. The names
+below are imported on first use: a client of a broker starts no program.
 """
 
-from dragoman.client.acp.client import AcpClient
-from dragoman.client.acp.open import open_agent, use_agent
-from dragoman.client.acp.options import ClientOptions
-from dragoman.client.acp.session import Session
-from dragoman.client.acp.turn import Turn, TurnResult
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from dragoman.client.acp.client import AcpClient
+    from dragoman.client.acp.open import open_agent, use_agent
+    from dragoman.client.acp.options import ClientOptions
+    from dragoman.client.acp.session import Session
+    from dragoman.client.acp.turn import Turn, TurnResult
+
+LATER: Final = {
+    "AcpClient": "client",
+    "ClientOptions": "options",
+    "Session": "session",
+    "Turn": "turn",
+    "TurnResult": "turn",
+    "open_agent": "open",
+    "use_agent": "open",
+}
 
 __all__ = [
     "AcpClient",
@@ -19,3 +36,9 @@ __all__ = [
     "open_agent",
     "use_agent",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{LATER[name]}"), name)

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.client import handshake_errors
-from dragoman.client.acp import login
 from dragoman.client.acp.inbound import Elicit, Elsewhere, InboundHandlers
 from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.session import Session
@@ -130,6 +128,8 @@ class AcpClient:
             )
         except RemoteError as error:
             if error.code == codes.UNSUPPORTED_VERSION:
+                from dragoman.client import handshake_errors
+
                 raise handshake_errors.refused_version(error) from error
             raise
         self.hello = raw
@@ -139,6 +139,8 @@ class AcpClient:
         except msgspec.ValidationError as error:
             version = f"something else ({error})"
         if version != str(acp.PROTOCOL_VERSION):
+            from dragoman.client import handshake_errors
+
             raise handshake_errors.other_version(version, discovery.of_text(raw))
 
     async def aclose(self) -> None:
@@ -197,6 +199,8 @@ class AcpClient:
 
     def login_command(self, method: acp.AuthMethod) -> str | None:
         """The command by which a user can log in, where one is known. It is never run here."""
+        from dragoman.client.acp import login
+
         return login.command(method, self._launch)
 
     # -- sessions
@@ -460,6 +464,8 @@ class AcpClient:
             if not error.stderr_tail:
                 error.stderr_tail = stderr_since(self.connection.stream, self._stderr_before)
         if isinstance(error, RemoteError) and error.code == codes.AUTH_REQUIRED:
+            from dragoman.client.acp import login
+
             return login.required(
                 error, self.agent.auth_methods, self._launch, self.options.login_hint
             )
