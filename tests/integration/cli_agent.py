@@ -1,7 +1,8 @@
 """An agent for tests of the command line, as a program of its own: the prompt says what to do.
 
 Started with ``bare`` it has no models to choose from; with ``--model NAME`` it then says NAME.
-Started with ``maker`` it also has a model with the name of its maker.
+Started with ``maker`` it also has a model with the name of its maker. Started with ``resumes`` it
+opens every session again that it is asked for.
 """
 
 from __future__ import annotations
@@ -54,6 +55,14 @@ SPENT: dict[str, float] = {}
 async def new(session: Session) -> None:
     if "locked" in sys.argv:
         raise AuthRequired("Authentication required")
+
+
+async def resume(session: Session) -> None:
+    pass
+
+
+if "resumes" in sys.argv:
+    agent.resume_session(resume)
 
 
 @agent.command("dance", "Dance a little", hint="where")

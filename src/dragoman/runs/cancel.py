@@ -15,9 +15,11 @@ from dragoman.client.conversation import ConversationTurn
 class CancelHandle:
     """Cancels a run, or work that consists of several runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, one_turn: bool = False) -> None:
         self.pulled = False
         """Whether it was cancelled: then no other turn is started."""
+        self._one_turn = one_turn
+        """Whether a cancellation is for the running turn, and the next one is not cancelled."""
         self._turn: ConversationTurn | None = None
         self._stop: Callable[[], None] | None = None
 
@@ -31,6 +33,8 @@ class CancelHandle:
         self._turn = turn
         if turn is not None and self.pulled:
             turn.cancel()
+        elif turn is None and self._one_turn:
+            self.pulled = False
 
     def between_turns(self, stop: Callable[[], None] | None) -> None:
         """Set the callback that ends the work between turns; None when it is over."""

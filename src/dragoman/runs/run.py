@@ -108,12 +108,17 @@ class RunRequest:
     keep_open: bool = False
     """Whether the session stays open when the run ends."""
     mcp_servers: Sequence[Any] = ()
+    mcp_strict: bool = True
+    """Whether the servers are also sent to a peer that says that it takes none; otherwise they are
+    left out with a notice."""
     additional_directories: Sequence[Path] = ()
 
     mode: str | None = None
     model: str | None = None
     model_strict: bool = True
     """Whether a model that the peer does not take is an error; otherwise it is a note."""
+    restored_as_is: bool = False
+    """Whether a stored session keeps its mode and model, so that these are for a new one."""
 
     approver: Approver
     unattended: PolicyTerms
@@ -155,6 +160,11 @@ class RunListener:
 
     def began(self, job: str, key: str) -> None:
         """A prompt is about to be sent, as this job in the session of this key."""
+
+    async def follow(self, turn: ConversationTurn) -> None:
+        """Take the events of a turn that has just begun, until it ends. Only a listener that has
+        to slow the peer down needs more than `event`."""
+        await turn.wait()
 
     def event(self, event: Event) -> None:
         """Something happened in the session."""
@@ -292,7 +302,7 @@ class Run:
     async def _open(self, record: SessionRecord | None) -> None:
         request = self.request
         await self._reach(request.enforced.way, record)
-        if request.model is None:
+        if request.model is None or self._is_as_left():
             return
 
         async def restart(way: LaunchSpec) -> tuple[Conversation, View]:
@@ -318,6 +328,17 @@ class Run:
                 return
             await self._discard()
             raise
+
+    def _is_as_left(self) -> bool:
+        return self.request.restored_as_is and self.opened.context == RESTORED
+
+    def _servers(self) -> Sequence[Any]:
+        request = self.request
+        if request.mcp_strict or self.peer.capabilities.mcp_stdio is not False:
+            return request.mcp_servers
+        if request.mcp_servers:
+            self._listener.notice(f"{request.peer} takes no MCP servers; they are left out")
+        return ()
 
     async def _reach(self, way: LaunchSpec, record: SessionRecord | None) -> None:
         """Connect and open the session. Both end with the stack."""
@@ -351,11 +372,12 @@ class Run:
                 once=request.once,
                 workspace=request.workspace,
                 fresh=request.fresh,
-                mode=request.mode,
+                mode=request.mode if record is None or not request.restored_as_is else None,
                 model=request.model,
-                mcp_servers=request.mcp_servers,
+                mcp_servers=self._servers(),
                 additional_directories=request.additional_directories,
                 on_notice=self._listener.notice,
+                paths=request.paths,
             ),
         )
         if not request.keep_open:
@@ -419,7 +441,7 @@ class Run:
         )
 
     def _without_broker(self, error: BrokerUnavailable) -> None:
-        self._listener.notice(f"{self.request.peer} is started for this prompt alone: {error}")
+        self._listener.notice(f"{self.request.peer} is started without a broker: {error}")
 
     async def _enforce(self) -> None:
         conversation, view = self.opened.conversation, self.seen.view
@@ -453,16 +475,19 @@ class Run:
                 self._turn = turn
                 self._used = True
                 self._cancel.hold(turn)
-                result = await turn.wait()
-        except DragomanError as error:
-            if not (self.warm and broker_ended(error)):
-                raise
-            lost = BrokerError(f"the broker has gone before the turn: {error}")
-            lost.may_have_run = error.may_have_run
-            raise lost from error
+                await self._listener.follow(turn)
+        except BaseException as error:
+            if self._turn is not None:
+                self._record_left(self._turn)
+            elif isinstance(error, DragomanError) and self.warm and broker_ended(error):
+                lost = BrokerError(f"the broker has gone before the turn: {error}")
+                lost.may_have_run = error.may_have_run
+                raise lost from error
+            raise
         finally:
             self._cancel.hold(None)
             self._turn = None
+        result = turn.result
         seen.context = self._notes.context(self.opened.context)
         result = judge(blame(result) if self.warm else result, request.enforced.way.quirks)
         if seen.over is not None:
@@ -526,6 +551,13 @@ class Run:
         if not meta or (self.peer.dialect != ACP and not self.warm):
             return conversation.prompt(blocks)
         return conversation.prompt(blocks, meta=meta)  # type: ignore[call-arg]
+
+    def _record_left(self, turn: ConversationTurn) -> None:
+        """Record the end of a turn that its caller does not wait for any more."""
+        # A second cancellation may leave it without one.
+        with suppress(UsageError):
+            if self._keeper is not None:
+                self._keeper.ended(turn.result)
 
     def _watch(self, event: Event) -> None:
         seen, request = self.seen, self.request

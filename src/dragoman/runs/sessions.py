@@ -194,6 +194,7 @@ class WantedSession:
     additional_directories: Sequence[Path] = ()
     on_notice: Callable[[str], None] | None = None
     """Who is told why it takes so long."""
+    paths: Paths | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +246,7 @@ async def _open_session(peer: Peer, wanted: WantedSession) -> OpenedSession:
                 "stored. With --brief a new session takes its place and is told in short what was "
                 "said, with --fresh one that knows nothing of it"
             ) from error
-        retire(record)
+        retire(record, paths=wanted.paths)
         return OpenedSession(
             conversation=await peer.open(_beginning(peer, wanted)), key=wanted.key, context=FRESH
         )
@@ -287,11 +288,11 @@ def adopted(
     )
 
 
-def retire(record: SessionRecord) -> None:
+def retire(record: SessionRecord, *, paths: Paths | None = None) -> None:
     """Close a stored session, so that another one may have its name. What was said is kept."""
     from dragoman.store.open import open_store
 
-    with open_store() as store:
+    with suppress(UnknownSession), open_store(paths=paths) as store:
         store.update_session(record.key, closed_at=time.time())
 
 

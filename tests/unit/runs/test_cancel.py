@@ -40,3 +40,13 @@ def test_a_handle_ends_what_is_between_two_turns_and_says_whether_there_is_anyth
     assert not handle.pull() and ended == ["first"]
     handle.between_turns(lambda: ended.append("second"))
     assert ended == ["first", "second"]
+
+
+def test_a_handle_for_single_turns_does_not_cancel_the_next_one() -> None:
+    handle, first, second = CancelHandle(one_turn=True), Turn(), Turn()
+    handle.pull()
+    handle.hold(first)  # type: ignore[arg-type]
+    assert first.cancelled == 1
+    handle.hold(None)
+    handle.hold(second)  # type: ignore[arg-type]
+    assert second.cancelled == 0 and not handle.pulled

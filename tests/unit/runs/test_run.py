@@ -6,6 +6,7 @@ import asyncio
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from dragoman.catalogue.enforcement import Enforced
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.budgets import Budgets
-from dragoman.client.conversation import Peer
+from dragoman.client.conversation import ConversationTurn, Peer
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import BrokerUnavailable, SpawnError, Unsupported, UsageError
 from dragoman.events import model
@@ -25,7 +26,7 @@ from dragoman.runs import run as run_module
 from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.run import Run, RunListener, RunRequest
 from dragoman.runs.run_result import RunResult
-from dragoman.runs.sessions import FRESH, LIVE, NEW, brief_of
+from dragoman.runs.sessions import FRESH, LIVE, NEW, RESTORED, adopted, brief_of
 from dragoman.store.open import open_store
 from tests.aio import aio
 
@@ -171,6 +172,76 @@ async def test_a_cancelled_run_has_the_result_of_a_cancelled_turn(request_of: An
     cancel = CancelHandle()
     seen = await Run(request_of("wait"), listener=Heard(cancel), cancel=cancel).run()
     assert outcome_of(seen) is Outcome.CANCELLED and not cancel.in_turn
+
+
+@aio
+async def test_a_listener_takes_the_events_of_a_turn_at_its_own_speed(request_of: Any) -> None:
+    class Reader(RunListener):
+        events: list[model.Event] = []
+
+        async def follow(self, turn: ConversationTurn) -> None:
+            async for event in turn:
+                self.events.append(event)
+
+    seen = await Run(request_of(), listener=Reader()).run()
+    assert outcome_of(seen) is Outcome.OK
+    assert isinstance(Reader.events[-1], model.TurnEnded)
+
+
+@aio
+async def test_a_turn_that_its_caller_leaves_is_recorded_as_cancelled(request_of: Any) -> None:
+    class Leaver(RunListener):
+        async def follow(self, turn: ConversationTurn) -> None:
+            async for event in turn:
+                if isinstance(event, model.MessageDelta):
+                    raise UsageError("enough")
+
+    async with Run(request_of(keep_open=True), listener=Leaver()) as run:
+        with pytest.raises(UsageError, match="enough"):
+            await run.prompt([Text("wait")], job="j-1")
+        with pytest.raises(UsageError, match="enough"):
+            await run.prompt([Text("wait")], job="j-2")
+    with open_store(read_only=True) as store:
+        assert [getattr(store.job(job), "outcome", None) for job in ("j-1", "j-2")] == [
+            "cancelled",
+            "cancelled",
+        ]
+
+
+@aio
+async def test_a_stored_session_may_keep_its_model_and_mode(request_of: Any) -> None:
+    settings = {"mode": "plan", "model": "large", "restored_as_is": True, "once": False}
+    settings |= {"agent": ("resumes",), "keep_open": True}
+    async with Run(request_of(session="talk", **settings)) as run:
+        assert run.opened.context == NEW
+        await run.prompt([Text("hello")])
+        assert (run.seen.view.mode, run.seen.model) == ("plan", "large-preview")
+    with open_store(read_only=True) as store:
+        (record,) = store.sessions()
+    async with Run(request_of(record=record, **settings)) as run:
+        assert run.opened.context == RESTORED
+        seen = await run.prompt([Text("hello")])
+        assert (run.seen.view.mode, seen.model) == ("code", "small")
+
+
+@aio
+async def test_a_session_that_takes_the_place_of_a_lost_one_gets_the_model(request_of: Any) -> None:
+    request = request_of(model="large", restored_as_is=True, fresh=True)
+    record = adopted("old", peer="tester", root=request.workspace, cwd=request.workspace)
+    async with Run(replace(request, record=record)) as run:
+        assert run.opened.context == FRESH
+        assert (await run.result()).model == "large-preview"
+
+
+@pytest.mark.parametrize(("able", "strict", "sent"), [(False, False, 0), (False, True, 1)])
+def test_servers_are_left_out_for_a_peer_that_takes_none_unless_they_are_needed(
+    request_of: Any, able: bool, strict: bool, sent: int
+) -> None:
+    heard = Heard()
+    run = Run(request_of(mcp_servers=["server"], mcp_strict=strict), listener=heard)
+    run.peer = SimpleNamespace(capabilities=Capabilities(mcp_stdio=able))  # type: ignore[assignment]
+    assert len(run._servers()) == sent
+    assert heard.notices == ["tester takes no MCP servers; they are left out"] * (1 - sent)
 
 
 @aio
