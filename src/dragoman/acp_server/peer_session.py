@@ -1,28 +1,25 @@
-"""Connect the peer chosen for one ACP session and hold its conversation open.
+"""Hold a run with the peer chosen for one ACP session open, and serve it with the client.
 
-Opens or resumes the conversation, through a broker if the settings say so, and applies the policy.
-One task opens and closes the connection, so that `start` and `aclose` may be called from different
-tasks. Prompts and updates to the client are in `acp_server.session`.
+Builds the request for `runs.run`, which connects, opens, prompts and records. One task enters and
+leaves the run, so that `start` and `aclose` may be called from different tasks. Prompts and updates
+to the client are in `acp_server.session`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.catalogue.enforcement import NOT_ENFORCED, enforce, unapproved
+from dragoman.catalogue.enforcement import NOT_ENFORCED, enforce
 from dragoman.catalogue.launch import way_to
 from dragoman.catalogue.mcp_servers import taken
-from dragoman.catalogue.open import judge, open_peer
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
 from dragoman.client.file_guard import decided, reading, require, running, writing
 from dragoman.client.permissions import Answer, Decision, Denial, Question
-from dragoman.client.results import Result
 from dragoman.delegation.parked import note_success
 from dragoman.delegation.permission_ceiling import (
     environment,
@@ -30,43 +27,24 @@ from dragoman.delegation.permission_ceiling import (
     policy_for,
 )
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import (
-    BrokerUnavailable,
-    DragomanError,
-    NotPermitted,
-    ProtocolMismatch,
-    UnknownSession,
-    Unsupported,
-    UsageError,
-)
-from dragoman.events import fold
+from dragoman.errors import DragomanError, NotPermitted, Unsupported
 from dragoman.events.model import Event
 from dragoman.events.parts import Block, Resource, Text
 from dragoman.events.view import View
 from dragoman.gateway import prompt_responses
 from dragoman.gateway.choices import stands_for_models
 from dragoman.policy import Approver, allows_everything, unattended
+from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.lineage import inherited
-from dragoman.runs.model_choice import use_model
 from dragoman.runs.open_by_name import ttl_of
-from dragoman.runs.sessions import (
-    ANSWER_SIZE,
-    RESTORED,
-    OpenedSession,
-    WantedSession,
-    blame,
-    broker_of,
-    job_terms,
-    open_session,
-)
-from dragoman.store.records import new_session_key
+from dragoman.runs.run import Run, RunListener, RunRequest
+from dragoman.runs.run_result import RunResult
+from dragoman.runs.sessions import OpenedSession
 
 if TYPE_CHECKING:
     from dragoman.acp_server.client_requests import ClientRequests
     from dragoman.rpc.tasks import TaskOwner
-    from dragoman.runs.changed_files import ChangeWatch
     from dragoman.runs.context import RunContext
-    from dragoman.runs.direct_recorder import DirectRecorder
     from dragoman.store.records import SessionRecord
 
 CLOSE_TIMEOUT: Final = 5.0
@@ -76,11 +54,8 @@ SESSION_TIMEOUT: Final = 2.0
 """Seconds for a peer to close a session. What it says of that changes nothing."""
 
 
-class PeerSession:
-    """The connection and conversation with one peer. Call `start` once, and always `aclose`."""
-
-    peer: Peer
-    opened: OpenedSession
+class PeerSession(RunListener):
+    """A run with one peer for a session of a client. Call `start` once, and always `aclose`."""
 
     def __init__(
         self,
@@ -97,66 +72,101 @@ class PeerSession:
         on_notice: Callable[[str], None],
     ) -> None:
         self.name = name
-        self.view = View()
         self._place = place
-        self._cwd = cwd
-        self._record = record
-        self._servers = mcp_servers
-        self._folders = folders
         self._asking = asking
         self._tasks = tasks
         self._on_event = on_event
         self._on_notice = on_notice
         settings = place.config.settings
         lineage = inherited(place.environ)
-        self.policy = policy_for(
+        policy = policy_for(
             settings,
             name,
             wished=None,
             attended=True,
             ceilings=inherited_ceilings(lineage, place.environ),
         )
-        # If a delegation started us, the peer gets the delegation depth in its environment.
-        self._lineage = (
-            {**lineage.environment(warm=settings.warm), **environment(self.policy, peer=name)}
-            if lineage.depth
-            else {}
-        )
         # Raises `NotInstalled` or `PolicyNotEnforced` before anything is begun.
         launch = way_to(name, catalogue=place.catalogue, settings=settings, environ=place.environ)
         card = place.cards().latest(name)
         handed = taken(launch, mcp_servers, workspace=cwd, card=card)
+        self._unused_servers = handed.notice
         own = settings.for_peer(name)
-        self._enforced = enforce(
+        enforced = enforce(
             handed.way,
-            restricts=not allows_everything(self.policy),
+            restricts=not allows_everything(policy),
             mode=own.mode,
             card=card,
             allow_unenforced=own.allow_unenforced,
         )
-        self._launch = self._enforced.way
-        self._unused_servers = handed.notice
-        self._approver = Approver(
-            self.policy,
-            name,
-            str(cwd),
-            caller=asking.permit,
-            titled=self._launch.quirks.command_titles,
+        way = enforced.way
+        self._request = RunRequest(
+            peer=name,
+            enforced=enforced,
+            workspace=cwd,
+            record=record,
+            # One that the peer has lost: the caller sends a brief with the next prompt.
+            fresh=True,
+            keep_open=True,
+            mcp_servers=mcp_servers,
+            mcp_strict=False,
+            additional_directories=folders,
+            mode=own.mode,
+            model=own.model,
+            # An editor shows which model is used, and lets its user choose another.
+            model_strict=False,
+            restored_as_is=True,
+            approver=Approver(
+                policy, name, str(cwd), caller=asking.permit, titled=way.quirks.command_titles
+            ),
+            unattended=unattended(policy, peer=name, role=""),
+            budgets=settings.budgets(way.budgets()),
+            # If the client disconnects, its window is closed and the turn is not needed any more.
+            stay=False,
+            warm=settings.warm,
+            ttl=ttl_of(place.config),
+            max_idle=settings.max_idle_brokers,
+            paths=place.paths,
+            env=own.env,
+            # If a delegation started us, the peer gets the delegation depth in its environment.
+            extra_env={
+                **lineage.environment(warm=settings.warm),
+                **environment(policy, peer=name),
+            }
+            if lineage.depth
+            else {},
+            max_line_size=settings.max_line_size,
+            options={
+                "inquire": asking.inquire if asking.inquires else None,
+                "visits": asking.visits,
+                "terminals": asking.side.can("terminal"),
+            },
         )
+        self._run = Run(self._request, listener=self, cancel=CancelHandle(one_turn=True))
         self._gap = ""
-        self._before: ChangeWatch | None = None
-        self._ruled = 0
-        self._warm = False
-        self._keeper: DirectRecorder | None = None
-        self._turn: ConversationTurn | None = None
+        self._follow: Callable[[ConversationTurn], Awaitable[None]]
+        self._began: Callable[[], None]
         self._leaving = asyncio.Event()
         self._closing_session = False
         self._holding: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None]
 
     @property
+    def peer(self) -> Peer:
+        return self._run.peer
+
+    @property
+    def opened(self) -> OpenedSession:
+        return self._run.opened
+
+    @property
     def conversation(self) -> Conversation:
-        return self.opened.conversation
+        return self._run.opened.conversation
+
+    @property
+    def view(self) -> View:
+        """How the session is set up now."""
+        return self._run.seen.view
 
     @property
     def alive(self) -> bool:
@@ -190,12 +200,16 @@ class PeerSession:
 
     async def _hold(self, ready: asyncio.Future[None]) -> None:
         try:
-            async with AsyncExitStack() as stack:
-                await self._open(stack)
+            async with self._run as run:
+                if self._unused_servers:
+                    self.notice(self._unused_servers)
+                for note in run.seen.notes:
+                    self.notice(note)
+                self._tell_gap()
                 if not ready.done():
                     ready.set_result(None)
                 await self._leaving.wait()
-                if self._closing_session or not (self._warm or self._can_return()):
+                if self._closing_session or not (run.warm or self._can_return()):
                     with suppress(DragomanError, TimeoutError):
                         async with asyncio.timeout(SESSION_TIMEOUT):
                             await self.conversation.close()
@@ -210,118 +224,60 @@ class PeerSession:
         can = self.peer.capabilities
         return can.load is not False or can.resume is not False
 
-    async def _open(self, stack: AsyncExitStack) -> None:
-        self.peer = peer = await stack.enter_async_context(self._connected())
-        if self._folders and peer.capabilities.additional_directories is False:
-            others = ", ".join(map(str, self._folders))
+    def _tell_gap(self) -> None:
+        """Tell once that the peer does not ask for permission as the policy requires."""
+        gap = self._run.seen.unenforced
+        if gap and gap != self._gap:
+            self.notice(f"{NOT_ENFORCED}: {self.name}: {gap}")
+        self._gap = gap
+
+    # -- called by the run
+
+    def connected(self, peer: Peer) -> None:
+        request = self._request
+        folders = request.additional_directories
+        if folders and peer.capabilities.additional_directories is False:
+            others = ", ".join(map(str, folders))
             raise Unsupported(
                 f"{self.name} works in one folder, and cannot use {others}: choose another peer, "
-                f"or open {self._cwd} alone"
+                f"or open {request.workspace} alone"
             )
-        self._warm = broker_of(peer) is not None
         if isinstance(peer.client, AcpClient):
             peer.client.serve_with(self._serve)
-        own = self._place.config.settings.for_peer(self.name)
-        if not self._warm:
-            from dragoman.runs.direct_recorder import keeper_for
 
-            self._keeper = keeper_for(
-                self.name,
-                workspace=self._cwd,
-                credentials=self._launch.inherit,
-                handed=own.env,
-                on_trouble=self._on_notice,
-                paths=self._place.paths,
-                on_stop=self._stop,
-            )
-            stack.push_async_callback(self._keeper.aclose)
-        if self._unused_servers:
-            self._on_notice(self._unused_servers)
-        servers = self._servers if peer.capabilities.mcp_stdio is not False else ()
-        if self._servers and not servers:
-            self._on_notice(f"{self.name} takes no MCP servers; those of the client are left out")
-        wanted = WantedSession(
-            key=new_session_key(),
-            workspace=self._cwd,
-            record=self._record,
-            # A session that goes on is as its user left it.
-            mode=own.mode if self._record is None else None,
-            model=own.model if self._record is None else None,
-            mcp_servers=servers,
-            additional_directories=self._folders,
-        )
-        try:
-            self.opened = await open_session(peer, wanted)
-        except UnknownSession:
-            if self._record is None:
-                raise
-            # The peer has forgotten it. The caller sends a brief with the next prompt.
-            self._record = None
-            self.opened = await open_session(peer, replace(wanted, record=None))
-        if own.model is not None and self.opened.context != RESTORED:
-            try:
-                await use_model(self.conversation, self.view, own.model, peer=self.name)
-            except (UsageError, ProtocolMismatch) as error:
-                # An editor shows which model is used, and lets its user choose another.
-                self._on_notice(str(error))
-        await self.hold()
-        if self._keeper is not None:
-            self._keeper.opened(self.opened, self._record, name=None, keep_open=True)
+    def began(self, job: str, key: str) -> None:
+        self._tell_gap()
+        self._began()
 
-    async def hold(self) -> None:
-        """Make the peer ask for permission as the policy requires. Raises `PolicyNotEnforced`."""
-        gap = await self._enforced.hold(self.conversation, self.view)
-        if gap and gap != self._gap:
-            self._on_notice(f"{NOT_ENFORCED}: {self.name}: {gap}")
-        self._gap = gap
+    async def follow(self, turn: ConversationTurn) -> None:
+        await self._follow(turn)
+
+    def event(self, event: Event) -> None:
+        self._on_event(event)
+
+    def notice(self, text: str) -> None:
+        self._on_notice(text)
+
+    # -- settings
 
     async def set_mode(self, mode: str) -> None:
         """Set a mode that the client's user has chosen. Raises `PolicyNotEnforced`."""
-        self._enforced.check_mode(mode)
+        self._request.enforced.check_mode(mode)
         switch = getattr(self.conversation, "switch_mode", self.conversation.set_mode)
         await switch(mode)
 
     async def set_option(self, name: str, value: str | bool) -> None:
         """Set an option that the client's user has chosen. Raises `PolicyNotEnforced`."""
-        self._enforced.check_option(name, value)
+        self._request.enforced.check_option(name, value)
         kinds = {one.id: one.category for one in self.view.options}
         if isinstance(value, str) and (kinds.get(name) or name) == "mode":
-            self._enforced.check_mode(value)
+            self._request.enforced.check_mode(value)
         if isinstance(value, str) and stands_for_models(self.conversation, name):
             await self.conversation.set_model(value)
         else:
             await self.conversation.set_option(name, value)
 
-    def _connected(self) -> AbstractAsyncContextManager[Peer]:
-        config = self._place.config
-        settings = config.settings
-        asking = self._asking
-        approver = self._approver
-        terms: dict[str, Any] = {
-            "workspace": self._cwd,
-            "permit": approver,
-            "guard": approver.guard,
-            "budgets": settings.budgets(self._launch.budgets()),
-            "env": settings.for_peer(self.name).env,
-            "extra_env": self._lineage,
-            "on_event": self._happened,
-            "inquire": asking.inquire if asking.inquires else None,
-            "visits": asking.visits,
-            "terminals": asking.side.can("terminal"),
-            "max_line_size": settings.max_line_size,
-        }
-        if not settings.warm:
-            return open_peer(self._launch, **terms)
-        from dragoman.broker.client.connect import open_warm
-
-        return open_warm(
-            self._launch,
-            paths=self._place.paths,
-            ttl=ttl_of(config),
-            max_idle=settings.max_idle_brokers,
-            on_fallback=self._without_broker,
-            **terms,
-        )
+    # -- services of the client
 
     def _serve(self, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
         """Let the client serve a file or a terminal, if it offers that and the policy allows it."""
@@ -334,88 +290,43 @@ class PeerSession:
     async def _guarded(self, served: Coroutine[Any, Any, Any], question: Question) -> Any:
         answer: Decision = Answer.CANCEL
         try:
-            answer = await decided(self._approver.guard, question)
+            answer = await decided(self._request.approver.guard, question)
             require(question, answer)
-            if self._turn is not None and question.kind != "read":
-                self._turn.approvals += 1
+            if (turn := self.conversation.turn) is not None and question.kind != "read":
+                turn.approvals += 1
             return await served
         except NotPermitted as error:
-            if self._turn is not None and answer is not Answer.CANCEL:
-                self._turn.denied(Denial("", question.title, question.kind))
+            if (turn := self.conversation.turn) is not None and answer is not Answer.CANCEL:
+                turn.denied(Denial("", question.title, question.kind))
             raise prompt_responses.refusal(error) from error
         finally:
             # Without effect on what has run.
             served.close()
 
-    def _without_broker(self, error: BrokerUnavailable) -> None:
-        self._on_notice(f"{self.name} is started for this session alone: {error}")
-
-    def _happened(self, event: Event) -> None:
-        fold.apply_settings(self.view, event)
-        if self._keeper is not None:
-            self._keeper.event(event)
-        self._on_event(event)
-
     # -- turns
 
-    async def begin(self) -> None:
-        """What has to be before a prompt: the peer asks, and its workspace was looked at. Raises
-        `PolicyNotEnforced`."""
-        await self.hold()
-        self._before = None
-        if self._enforced.restricts:
-            from dragoman.runs.changed_files import ChangeWatch
-
-            self._before = await ChangeWatch.take(self._cwd)
-            self._ruled = len(self._approver.rulings)
-
-    async def violations(self) -> tuple[str, ...]:
-        """The files that changed in the turn although no request for that was allowed."""
-        if self._before is None:
-            return ()
-        return unapproved(
-            await self._before.changed(),
-            self._approver.rulings[self._ruled :],
-            workspace=self._cwd,
-            earlier=self._approver.rulings[: self._ruled],
-        )
-
-    def prompt(self, blocks: Sequence[Block], *, job: str) -> ConversationTurn:
-        """A turn, which begins when its ``async with`` block is entered."""
-        blocks = [self._taken(block) for block in blocks]
-        if not self._warm:
-            turn = self._turn = self.conversation.prompt(blocks)
-            turn.max_text_size = ANSWER_SIZE
-            if self._keeper is not None:
-                self._keeper.began(job, blocks)
-            return turn
-        terms = job_terms(job, policy=unattended(self.policy, peer=self.name))
-        # If the client disconnects, its window is closed and the turn is not needed any more.
-        terms["dragoman"]["stay"] = False
-        turn = self._turn = self.conversation.prompt(blocks, meta=terms)  # type: ignore[call-arg]
-        turn.max_text_size = ANSWER_SIZE
-        return turn
-
-    def _stop(self) -> None:
-        """Cancel the running turn: another process cancelled its job."""
-        if self._turn is not None:
-            self._turn.cancel()
-
-    def judged(self, result: Result) -> Result:
-        """Correct the result by the quirks of the peer, and record it."""
-        result = judge(blame(result) if self._warm else result, self._launch.quirks)
-        if self._keeper is not None:
-            self._keeper.ended(result)
-        if result.ok:
-            place = self._place
+    async def prompt(
+        self,
+        blocks: Sequence[Block],
+        *,
+        job: str,
+        on_begin: Callable[[], None],
+        follow: Callable[[ConversationTurn], Awaitable[None]],
+    ) -> RunResult:
+        """One turn. `on_begin` is called before the prompt is sent, `follow` takes the events.
+        Raises what kept the prompt from being sent, such as `PolicyNotEnforced`."""
+        request = self._request
+        self._began, self._follow = on_begin, follow
+        seen = await self._run.prompt([self._taken(block) for block in blocks], job=job)
+        if seen.result is not None and seen.result.ok:
             note_success(
                 self.name,
-                self._launch.descriptor,
-                paths=place.paths,
-                env=place.config.settings.for_peer(self.name).env,
-                environ=place.environ,
+                request.enforced.way.descriptor,
+                paths=request.paths,
+                env=request.env,
+                environ=self._place.environ,
             )
-        return result
+        return seen
 
     def _taken(self, block: Block) -> Block:
         """A block as the peer can take it. A text is a text, wherever it is embedded."""

@@ -31,6 +31,7 @@ from dragoman.errors import DragomanError, RemoteError, StoreError, UsageError
 from dragoman.events import model
 from dragoman.events.envelope import EventEnvelope as Envelope
 from dragoman.events.parts import Block, Capabilities, Text
+from dragoman.events.words import Outcome
 from dragoman.gateway import prompt_responses
 from dragoman.gateway.choices import Choices
 from dragoman.runs.brief import brief_for
@@ -43,6 +44,7 @@ from dragoman.wire import codes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dragoman.client.conversation import ConversationTurn
     from dragoman.runs.context import RunContext
 
 log: Final = logging.getLogger("dragoman.acp_server")
@@ -274,27 +276,39 @@ class EditorSession:
         worker = await self.worker()
         if worker is not before:
             self.updates.soon(self.updates.choices, self.updates.commands)
-        await worker.begin()
         brief = brief_for(worker.name, self.memory)
-        await self._tell_notices(turn)
         sent = list(blocks)
         if brief is not None:
-            await turn.notice(f"{worker.name} takes over with a brief: {brief}")
             # A command is one only at the beginning.
             sent.insert(1 if is_command else 0, brief.block(worker.peer.capabilities))
-        job = new_job_id()
-        running = worker.prompt(sent, job=job)
-        await self._began(turn, turn.text, job=job, by=worker.name)
-        async with running:
+        job, title = new_job_id(), ""
+        ended: model.TurnEnded | None = None
+        outcome: Outcome | None = None
+
+        def begin() -> None:
+            nonlocal title
+            self.memory.began(turn.text, worker.name)
+            title = self._keep(turn.text, job=job, by=worker.name) or ""
+
+        async def follow(running: ConversationTurn) -> None:
+            nonlocal ended, outcome
+            await self._tell_notices(turn)
+            if brief is not None:
+                await turn.notice(f"{worker.name} takes over with a brief: {brief}")
+            if title:
+                await turn.title(title)
             ended = await self.updates.turn(running, self.memory.event)
-            result = running.result
-        if violations := await worker.violations():
-            await turn.notice(violated(violations), severity="warning")
-        judged = worker.judged(result)
-        if judged.outcome is not result.outcome:
+            outcome = running.result.outcome
+
+        seen = await worker.prompt(sent, job=job, on_begin=begin, follow=follow)
+        if seen.violations:
+            await turn.notice(violated(seen.violations), severity="warning")
+        result = seen.result
+        assert result is not None
+        if result.outcome is not outcome:
             # Its own word for the end is not what happened.
             ended = None
-        return prompt_responses.response(judged, ended)
+        return prompt_responses.response(result, ended)
 
     async def _delegate(
         self, turn: Turn, role: str, text: str, blocks: Sequence[Block]
@@ -357,11 +371,6 @@ class EditorSession:
     async def _tell_notices(self, turn: Turn) -> None:
         while self._notices:
             await turn.notice(self._notices.pop(0), severity="warning")
-
-    async def _began(self, turn: Turn, text: str, *, job: str, by: str) -> None:
-        self.memory.began(text, by)
-        if self._keep(text, job=job, by=by) is not None:
-            await turn.title(title_of(text))
 
     def _keep(self, text: str, *, job: str, by: str) -> str | None:
         """Store that there is a turn; the title, if the session gets one by it."""

@@ -109,8 +109,7 @@ async def choose_model(
         if not offers_choice(view):
             raise Unsupported(
                 f"{peer} was started with the model {wanted!r} and does not say which model it "
-                "uses, so that nothing was prompted; leave the model out, and choose it in the "
-                f"settings of {peer} itself"
+                f"uses; leave the model out, and choose it in the settings of {peer} itself"
             )
     await use_model(conversation, view, wanted, peer=peer)
 

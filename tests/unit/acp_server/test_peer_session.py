@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from dragoman.acp_server import peer_session as worker_module
 from dragoman.acp_server.client_requests import ClientRequests
 from dragoman.acp_server.peer_session import PeerSession
 from dragoman.agent.client_side import ClientSide
 from dragoman.catalogue.open import open_peer
+from dragoman.client.conversation import ConversationTurn
 from dragoman.client.permissions import Answer, Question
+from dragoman.client.results import Result
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectError, NotInstalled
 from dragoman.events import model
@@ -21,8 +22,9 @@ from dragoman.events.parts import Block, Resource, Text
 from dragoman.events.words import Outcome
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs import direct_recorder as keeping_module
+from dragoman.runs import run as run_module
 from dragoman.runs.direct_recorder import keeper_for
-from dragoman.runs.sessions import NEW, RESTORED, adopted
+from dragoman.runs.sessions import FRESH, NEW, RESTORED, adopted
 from tests.aio import aio
 from tests.unit.acp_server.stage import House, Peer, house
 
@@ -58,6 +60,15 @@ def worker_in(home: House, name: str, tasks: TaskOwner, **more: Any) -> PeerSess
     return PeerSession(name, **told | more)
 
 
+async def prompted(worker: PeerSession, *blocks: Block) -> Result:
+    async def follow(turn: ConversationTurn) -> None:
+        await turn.wait()
+
+    seen = await worker.prompt(blocks, job="j-1", on_begin=lambda: None, follow=follow)
+    assert seen.result is not None and seen.violations == ()
+    return seen.result
+
+
 @aio
 async def test_a_worker_opens_a_session_and_is_left_again(tmp_path: Path) -> None:
     left, tasks = Peer("left"), TaskOwner("test")
@@ -67,8 +78,7 @@ async def test_a_worker_opens_a_session_and_is_left_again(tmp_path: Path) -> Non
         await worker.start()
         assert worker.alive and worker.opened.context == NEW
         assert worker.view.mode == "code"
-        async with worker.prompt([Text("hello")], job="j-1") as turn:
-            result = worker.judged(await turn.wait())
+        result = await prompted(worker, Text("hello"))
         assert (result.outcome, result.text) == (Outcome.OK, "left heard hello")
         assert any(isinstance(event, model.TurnEnded) for event in events)
         await worker.aclose()
@@ -95,7 +105,7 @@ async def test_a_session_that_the_peer_cannot_take_up_begins_anew(tmp_path: Path
         record = adopted("old", peer="left", root=home.work, cwd=home.work)
         worker = worker_in(home, "left", tasks, record=record)
         await worker.start()
-        assert worker.opened.context == NEW and worker.opened.key != record.key
+        assert worker.opened.context == FRESH and worker.opened.key != record.key
         await worker.aclose()
 
 
@@ -128,7 +138,7 @@ async def test_a_peer_gets_the_variables_that_its_settings_name_and_they_are_not
         handed.append(list(terms["handed"]))
         return keeper_for(*args, **terms)
 
-    monkeypatch.setattr(worker_module, "open_peer", opening)
+    monkeypatch.setattr(run_module, "open_peer", opening)
     monkeypatch.setattr(keeping_module, "keeper_for", keeping)
     async with house(tmp_path, Peer("left")) as home:
         home.settings('[peer.left]\nenv = ["CITY"]\n')
@@ -168,7 +178,6 @@ async def test_an_embedded_text_becomes_a_text_for_a_peer_that_takes_no_other(
         worker = worker_in(home, "left", tasks)
         await worker.start()
         blocks: list[Block] = [Text("hello"), Resource("file:///a", text="inside")]
-        async with worker.prompt(blocks, job="j-1") as turn:
-            await turn.wait()
+        await prompted(worker, *blocks)
         assert left.prompts == ["hello\nfile:///a:\ninside"]
         await worker.aclose()
