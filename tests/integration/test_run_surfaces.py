@@ -1,7 +1,7 @@
 """A run behaves alike at every surface: real programs, real brokers, and something that is killed.
 
-The surfaces are `dragoman run`, `dragoman delegate` and the tool `ask_peer` of `dragoman serve
-mcp`.
+The surfaces are `dragoman run`, `dragoman delegate`, the tool `ask_peer` of `dragoman serve mcp`
+and the chosen peer of a session of `dragoman serve acp`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import acp as sdk
 import pytest
 
 from dragoman.store.ledger import Ledger, ledger_path
@@ -23,6 +24,7 @@ from tests.integration.broker_places import until
 from tests.integration.cli_shell import Cli, warm_cli
 from tests.integration.delegated_peers import add_peer, read_lines
 from tests.integration.mcp_places import WAIT, describe, over_stdio
+from tests.integration.test_serve_acp import Editor, editor
 
 TIMEOUT = 3
 """Seconds of the time limit of a caller that is killed before it is over."""
@@ -118,7 +120,30 @@ async def by_mcp(cli: Cli, fault: Fault) -> dict[str, Any]:
     return dict(told)
 
 
-SURFACES = {"run": by_run, "delegate": by_delegate, "mcp": by_mcp}
+async def by_acp(cli: Cli, fault: Fault) -> dict[str, Any]:
+    async with editor(cli, "--peer", "alpha") as it:
+        call = asyncio.get_running_loop().create_task(in_new_session(it, cli))
+        await fault()
+        async with asyncio.timeout(WAIT):
+            return await call
+
+
+async def in_new_session(it: Editor, cli: Cli) -> dict[str, Any]:
+    """The end of a turn as an editor gets it: a stop reason, or an error and what it says."""
+    try:
+        session = (await it.agent.new_session(str(cli.cwd))).session_id
+        answer = await it.agent.prompt(session, [sdk.text_block("x")])
+    except sdk.RequestError as error:
+        return told_by(error)
+    return {"outcome": answer.stop_reason}
+
+
+def told_by(error: sdk.RequestError) -> dict[str, Any]:
+    assert isinstance(error.data, dict)
+    return {**error.data, "failure": {"message": str(error)}}
+
+
+SURFACES = {"run": by_run, "delegate": by_delegate, "mcp": by_mcp, "acp": by_acp}
 
 
 @pytest.mark.parametrize("surface", SURFACES)
@@ -213,6 +238,14 @@ async def test_run_reports_a_broker_that_is_killed_before_the_prompt(warm: Cli) 
     assert (told["errorClass"], told["mayHaveRun"]) == ("broker_unavailable", False)
     assert (told["exit_code"], told["retryable"]) == (1, True)
     assert "the broker was lost before anything was prompted" in told["message"]
+    assert read_lines(warm.home / "alpha.prompts") == []
+
+
+@aio
+async def test_an_editor_is_told_that_the_broker_was_killed_before_the_prompt(warm: Cli) -> None:
+    told = await by_acp(warm, kill_broker_while_opening(warm))
+    assert (told["errorClass"], told["mayHaveRun"]) == ("broker_unavailable", False)
+    assert "the broker was lost before anything was prompted" in told["failure"]["message"]
     assert read_lines(warm.home / "alpha.prompts") == []
 
 

@@ -136,6 +136,8 @@ def failure(result: Result) -> RemoteError:
             error = RemoteError(codes.AUTH_REQUIRED, text or "Authentication required")
     if error.data is None:
         error.data = {"outcome": result.outcome.value}
+    elif not isinstance(result.error, RemoteError):
+        error.data = {"outcome": result.outcome.value, **error.data}
     return error
 
 
@@ -149,4 +151,5 @@ def refusal(error: DragomanError) -> RemoteError:
         case UsageError():
             return RemoteError(codes.INVALID_PARAMS, str(error), {"errorClass": error.error_class})
         case _:
-            return RemoteError(codes.INTERNAL_ERROR, str(error), {"errorClass": error.error_class})
+            data = {"errorClass": error.error_class, "mayHaveRun": error.may_have_run}
+            return RemoteError(codes.INTERNAL_ERROR, str(error), data)

@@ -165,6 +165,16 @@ def test_the_peers_own_error_is_not_changed_by_answering_with_it() -> None:
     assert theirs.data is None
 
 
+def test_the_error_of_a_turn_says_how_it_ended_and_whether_it_may_have_run() -> None:
+    lost = ProcessExited(exit_code=3)
+    told = prompt_responses.failure(Result(Outcome.CRASHED, "", error=lost))
+    assert told.data == {
+        "outcome": "crashed",
+        "errorClass": "process_exited",
+        "mayHaveRun": lost.may_have_run,
+    }
+
+
 @pytest.mark.parametrize(
     "raw",
     [
