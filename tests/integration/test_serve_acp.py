@@ -77,11 +77,11 @@ class Editor(Client):
 
 
 @asynccontextmanager
-async def editor(cli: Cli, *words: str) -> AsyncIterator[Editor]:
+async def editor(cli: Cli, *words: str, timeout: float = WAIT_TIMEOUT) -> AsyncIterator[Editor]:
     client = Editor()
     command, *arguments = cli.argv("serve", "acp", *words)
     async with (
-        asyncio.timeout(WAIT_TIMEOUT),
+        asyncio.timeout(timeout),
         sdk.spawn_agent_process(
             client,  # type: ignore[arg-type]
             command,

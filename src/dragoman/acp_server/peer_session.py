@@ -169,6 +169,11 @@ class PeerSession(RunListener):
         return self._run.seen.view
 
     @property
+    def warm(self) -> bool:
+        """Whether a broker is between this process and the peer."""
+        return self._run.warm
+
+    @property
     def alive(self) -> bool:
         """Whether the connection is open."""
         return self.peer.client.connection.failure is None

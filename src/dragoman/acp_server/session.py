@@ -36,7 +36,7 @@ from dragoman.gateway import prompt_responses
 from dragoman.gateway.choices import Choices
 from dragoman.runs.brief import brief_for
 from dragoman.runs.conversation_summary import ConversationSummary
-from dragoman.runs.sessions import RESTORED
+from dragoman.runs.sessions import RESTORED, begun_once, wait_stored
 from dragoman.store.history import events_of
 from dragoman.store.records import new_job_id
 from dragoman.wire import codes
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from dragoman.client.conversation import ConversationTurn
     from dragoman.runs.context import RunContext
+    from dragoman.store.records import SessionRecord
 
 log: Final = logging.getLogger("dragoman.acp_server")
 
@@ -86,6 +87,8 @@ class EditorSession:
         self._lock = asyncio.Lock()
         self._notices: list[str] = []
         self._told_folders = False
+        self._known = False
+        """Whether a client knows the session, so that another one may open it, too."""
         session.choose_from(self.choices)
 
     @property
@@ -96,6 +99,7 @@ class EditorSession:
 
     async def restore(self, kept: StoredConversation, *, replay: Turn | None = None) -> None:
         """Load a stored session; with `replay`, send its history to the client."""
+        self._known = True
         self._threads = dict(kept.threads)
         self.titled = kept.record.title is not None
         self.choices.peer = kept.peer or self.choices.peer
@@ -132,6 +136,7 @@ class EditorSession:
 
     def announce(self) -> None:
         """Send the slash commands after the response that opens the session."""
+        self._known = True
         self.updates.soon(self.updates.commands)
 
     # -- choosing
@@ -183,34 +188,53 @@ class EditorSession:
             if worker is not None and not worker.alive:
                 # What was said is stored before its session is looked for.
                 await self.aclose()
-            worker = PeerSession(
-                name,
-                place=self._place,
-                cwd=self.session.cwd,
-                record=self._record(name),
-                mcp_servers=self.session.mcp_servers,
-                folders=self.session.additional_directories,
-                asking=self._asking,
-                tasks=self._server.connection.tasks,
-                on_event=self._happened,
-                on_notice=self._notice,
-            )
-            await worker.start()
-            await self.aclose()
-            self._worker = worker
-            opened = worker.opened
-            if opened.context != RESTORED:
-                # It has a new session, in which nothing was said yet.
-                self.memory.forgot(name)
-            if self._threads.get(name) != opened.key:
-                self._threads[name] = opened.key
-                self._store.thread(self.session.id, peer=name, key=opened.key)
-            self.choices.show(Choices(opened.conversation, worker.view))
-            self.session.mode = self.choices.first_mode
-            self.updates.follow(opened.conversation)
-            return worker
+            record = self._record(name)
+            if record is not None or not self._known:
+                return await self._open(name, record)
+            # Another client may have this session open and choose the same peer.
+            paths, folder = self._place.paths, self.session.cwd
+            async with begun_once(self.session.id, peer=name, folder=folder, paths=paths):
+                self._read_threads()
+                worker = await self._open(name, self._record(name))
+                if worker.warm:
+                    await wait_stored(key=worker.opened.key, paths=paths)
+                return worker
 
-    def _record(self, name: str) -> Any:
+    async def _open(self, name: str, record: SessionRecord | None) -> PeerSession:
+        worker = PeerSession(
+            name,
+            place=self._place,
+            cwd=self.session.cwd,
+            record=record,
+            mcp_servers=self.session.mcp_servers,
+            folders=self.session.additional_directories,
+            asking=self._asking,
+            tasks=self._server.connection.tasks,
+            on_event=self._happened,
+            on_notice=self._notice,
+        )
+        await worker.start()
+        await self.aclose()
+        self._worker = worker
+        opened = worker.opened
+        if opened.context != RESTORED:
+            # It has a new session, in which nothing was said yet.
+            self.memory.forgot(name)
+        if self._threads.get(name) != opened.key:
+            self._threads[name] = opened.key
+            self._store.thread(self.session.id, peer=name, key=opened.key)
+        self.choices.show(Choices(opened.conversation, worker.view))
+        self.session.mode = self.choices.first_mode
+        self.updates.follow(opened.conversation)
+        return worker
+
+    def _read_threads(self) -> None:
+        try:
+            self._threads |= self._store.threads(self.session.id)
+        except StoreError as error:
+            log.warning("what was stored cannot be read: %s", error)
+
+    def _record(self, name: str) -> SessionRecord | None:
         key = self._threads.get(name)
         try:
             return None if key is None else self._store.thread_record(key)

@@ -198,6 +198,11 @@ class SessionStore:
         kept.turns = [await self._complete(turn, give_up_at) for turn in kept.turns]
         return kept
 
+    def threads(self, id: str) -> dict[str, str]:
+        """The keys of the stored sessions that go on in a session, by their peers."""
+        kept = self._read(id)
+        return {} if kept is None else kept.threads
+
     def thread_record(self, key: str) -> SessionRecord | None:
         """The stored session of a peer."""
         with open_store(read_only=True, paths=self._paths) as store:

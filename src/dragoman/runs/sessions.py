@@ -429,7 +429,9 @@ def _recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
 
 
 @asynccontextmanager
-async def begun_once(name: str, *, peer: str, folder: Path) -> AsyncIterator[None]:
+async def begun_once(
+    name: str, *, peer: str, folder: Path, paths: Paths | None = None
+) -> AsyncIterator[None]:
     """Hold a name in which a session is about to begin: who wants the same one waits, and then
     finds it. Where nothing can be held, everybody goes on as if alone."""
     from dragoman.broker.lock import HeldLock, try_lock
@@ -438,7 +440,7 @@ async def begun_once(name: str, *, peer: str, folder: Path) -> AsyncIterator[Non
     from dragoman.store.records import root_of
 
     words = "\0".join((peer, str(root_of(folder)), name))
-    names = find_paths().runtime / "names"
+    names = (paths or find_paths()).runtime / "names"
     path = names / f"{hashlib.sha256(words.encode()).hexdigest()[:16]}.lock"
     lock: HeldLock | None = None
     # A name that is held for so long will not be free before the patience of a person ends.
@@ -461,18 +463,15 @@ def place_of(record: SessionRecord, here: Path) -> Path:
     return began if began.is_dir() else here
 
 
-async def wait_stored(*, key: str = "", job: str = "") -> None:
-    """Wait until a session or a job that a broker has just taken can be found by the next command.
-
-    A broker answers before its store does. One that cannot store anything says so itself, and is
-    not waited for any longer than `STORED_TIMEOUT`.
-    """
+async def wait_stored(*, key: str = "", job: str = "", paths: Paths | None = None) -> None:
+    """Wait until the next command can find a session or a job that a broker has just taken. A
+    broker answers before its store does; one that cannot store anything says so itself."""
     from dragoman.store.open import open_store
 
     with suppress(TimeoutError):
         async with asyncio.timeout(STORED_TIMEOUT):
             while True:
-                with open_store(read_only=True) as store:
+                with open_store(read_only=True, paths=paths) as store:
                     if (store.job(job) if job else store.session(key)) is not None:
                         return
                 await asyncio.sleep(LOOK_INTERVAL)

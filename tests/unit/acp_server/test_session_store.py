@@ -79,6 +79,7 @@ async def test_choices_threads_and_turns_are_kept_in_their_order(place: RunConte
     shelf.answer("s-1", job="j-2", said="it is good")
     kept = await shelf.take("s-1")
     assert (kept.peer, kept.role, kept.threads) == ("left", "review", {"left": "s-left"})
+    assert shelf.threads("s-1") == kept.threads and shelf.threads("s-none") == {}
     assert [(turn.prompt, turn.said, turn.lines) for turn in kept.turns] == [
         ("hello", "", (LINE % b"good day",)),
         ("judge", "it is good", ()),
