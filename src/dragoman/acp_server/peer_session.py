@@ -34,6 +34,7 @@ from dragoman.events.view import View
 from dragoman.gateway import prompt_responses
 from dragoman.gateway.choices import stands_for_models
 from dragoman.policy import Approver, allows_everything, unattended
+from dragoman.runs.adapter_run import adapter_work
 from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.lineage import inherited
 from dragoman.runs.open_by_name import ttl_of
@@ -62,6 +63,7 @@ class PeerSession(RunListener):
         name: str,
         *,
         place: RunContext,
+        role: str = "",
         cwd: Path,
         record: SessionRecord | None,
         mcp_servers: Sequence[Any],
@@ -91,6 +93,9 @@ class PeerSession(RunListener):
         card = place.cards().latest(name)
         handed = taken(launch, mcp_servers, workspace=cwd, card=card)
         self._unused_servers = handed.notice
+        self.role = role
+        self._work = adapter_work(name, place, prefer=role)
+        works_as = "" if self._work is None else self._work.role
         own = settings.for_peer(name)
         enforced = enforce(
             handed.way,
@@ -103,6 +108,7 @@ class PeerSession(RunListener):
         self._request = RunRequest(
             peer=name,
             enforced=enforced,
+            adapter=self._work,
             workspace=cwd,
             record=record,
             # One that the peer has lost: the caller sends a brief with the next prompt.
@@ -117,9 +123,14 @@ class PeerSession(RunListener):
             model_strict=False,
             restored_as_is=True,
             approver=Approver(
-                policy, name, str(cwd), caller=asking.permit, titled=way.quirks.command_titles
+                policy,
+                name,
+                str(cwd),
+                role=works_as,
+                caller=asking.permit,
+                titled=way.quirks.command_titles,
             ),
-            unattended=unattended(policy, peer=name, role=""),
+            unattended=unattended(policy, peer=name, role=works_as),
             budgets=settings.budgets(way.budgets()),
             # If the client disconnects, its window is closed and the turn is not needed any more.
             stay=False,
@@ -131,7 +142,7 @@ class PeerSession(RunListener):
             # If a delegation started us, the peer gets the delegation depth in its environment.
             extra_env={
                 **lineage.environment(warm=settings.warm),
-                **environment(policy, peer=name),
+                **environment(policy, peer=name, role=works_as),
             }
             if lineage.depth
             else {},
@@ -167,6 +178,11 @@ class PeerSession(RunListener):
     def view(self) -> View:
         """How the session is set up now."""
         return self._run.seen.view
+
+    @property
+    def adapted(self) -> bool:
+        """Whether the peer's Python adapter does the work, with a new session for each prompt."""
+        return self._work is not None
 
     @property
     def warm(self) -> bool:
@@ -206,6 +222,11 @@ class PeerSession(RunListener):
     async def _hold(self, ready: asyncio.Future[None]) -> None:
         try:
             async with self._run as run:
+                if self._work is not None and self._work.role != self.role:
+                    self.notice(
+                        f"{self.name} works as {self._work.role}: its adapter does not claim the "
+                        f"role {self.role}"
+                    )
                 if self._unused_servers:
                     self.notice(self._unused_servers)
                 for note in run.seen.notes:

@@ -184,7 +184,9 @@ class EditorSession:
                 raise UsageError("no peer was chosen that would have this option")
             worker = self._worker
             if worker is not None and worker.name == name and worker.alive:
-                return worker
+                # Only an adapter works in a role.
+                if not worker.adapted or worker.role == self.choices.role:
+                    return worker
             if worker is not None and not worker.alive:
                 # What was said is stored before its session is looked for.
                 await self.aclose()
@@ -204,6 +206,7 @@ class EditorSession:
         worker = PeerSession(
             name,
             place=self._place,
+            role=self.choices.role,
             cwd=self.session.cwd,
             record=record,
             mcp_servers=self.session.mcp_servers,
@@ -223,7 +226,9 @@ class EditorSession:
         if self._threads.get(name) != opened.key:
             self._threads[name] = opened.key
             self._store.thread(self.session.id, peer=name, key=opened.key)
-        self.choices.show(Choices(opened.conversation, worker.view))
+        # The settings of the session that an adapter opens for a prompt are the adapter's.
+        offered = None if worker.adapted else Choices(opened.conversation, worker.view)
+        self.choices.show(offered)
         self.session.mode = self.choices.first_mode
         self.updates.follow(opened.conversation)
         return worker
@@ -300,11 +305,15 @@ class EditorSession:
         worker = await self.worker()
         if worker is not before:
             self.updates.soon(self.updates.choices, self.updates.commands)
+        if worker.adapted:
+            self.memory.forgot(worker.name)
         brief = brief_for(worker.name, self.memory)
         sent = list(blocks)
         if brief is not None:
-            # A command is one only at the beginning.
-            sent.insert(1 if is_command else 0, brief.block(worker.peer.capabilities))
+            # A command, or the prefix that an adapter adds for a role, is one only at the
+            # beginning.
+            behind = 1 if is_command or worker.adapted else 0
+            sent.insert(behind, brief.block(worker.peer.capabilities))
         job, title = new_job_id(), ""
         ended: model.TurnEnded | None = None
         outcome: Outcome | None = None
@@ -317,7 +326,7 @@ class EditorSession:
         async def follow(running: ConversationTurn) -> None:
             nonlocal ended, outcome
             await self._tell_notices(turn)
-            if brief is not None:
+            if brief is not None and not worker.adapted:
                 await turn.notice(f"{worker.name} takes over with a brief: {brief}")
             if title:
                 await turn.title(title)

@@ -1,26 +1,101 @@
-"""Run one prompt through a peer's adapter: choose its role, call it, and say what went wrong.
+"""Run prompts through a peer's adapter: choose its role, call it, and say what went wrong.
 
 A failure of the adapter's own code is an `AdapterFailed`; what the adapter raises about its peer is
-passed on as it is. `runs.adapters` loads adapters, `dragoman.adapters` is their contract.
+passed on as it is. `AdapterPeer` is an adapter in the place of a connected peer, for `runs.run`.
+`runs.adapters` loads adapters, `dragoman.adapters` is their contract.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import itertools
 import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
-from dragoman.client.results import Result
-from dragoman.errors import AdapterFailed, BudgetExceeded, DragomanError, RoleNotClaimed, UsageError
+from msgspec.structs import replace
+
+from dragoman.adapters import Assignment
+from dragoman.client.budgets import Budgets
+from dragoman.client.conversation import (
+    Conversation,
+    ConversationTurn,
+    Opening,
+    Peer,
+    SessionSummary,
+    blocks_of,
+)
+from dragoman.client.results import Result, explain
+from dragoman.client.turns import TurnEndMark, TurnStage
+from dragoman.errors import (
+    AdapterFailed,
+    BudgetExceeded,
+    DragomanError,
+    PolicyNotEnforced,
+    RoleNotClaimed,
+    Unsupported,
+    UsageError,
+)
+from dragoman.events import fold, model
+from dragoman.events.envelope import EventEnvelope
+from dragoman.events.parts import Block, Capabilities, Failure, PeerInfo, Text
+from dragoman.events.view import View
+from dragoman.events.words import Outcome
+from dragoman.rpc import Call
+from dragoman.rpc.lanes import Flow, Limits
+from dragoman.rpc.tasks import TaskOwner
+from dragoman.store.records import new_session_key
 
 if TYPE_CHECKING:
-    from dragoman.adapters import Adapter, Assignment, Notified
+    from dragoman.adapters import Adapter, Notified
+    from dragoman.catalogue.launch import LaunchSpec
+    from dragoman.runs.context import RunContext
+    from dragoman.runs.run import RunRequest
 
 TOTAL_GRACE: Final = 5.0
 """Seconds that an adapter may take longer than the total budget of its assignment, to report the
 timeout itself with what the peer said so far. An adapter that keeps no budget is cancelled then."""
 
 log: Final = logging.getLogger("dragoman.adapters")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterWork:
+    """The adapter of a peer, and the role in which it works."""
+
+    adapter: Adapter
+    role: str
+    source: str
+    """The file or module of the adapter, for messages."""
+
+
+def adapter_work(
+    peer: str, context: RunContext, *, role: str | None = None, prefer: str | None = None
+) -> AdapterWork | None:
+    """The adapter of a peer and its role; None for a peer without one.
+
+    `role` must be one that the adapter claims; `prefer` counts if it is one. Raises what keeps the
+    adapter from being loaded, and what `choose_role` raises.
+    """
+    from dragoman.runs.adapters import adapter_source, load_adapter
+
+    known = context.catalogue.known(peer)
+    if known.descriptor.adapter is None:
+        return None
+    source = adapter_source(known, context.config)
+    adapter = load_adapter(known, context.config)
+    if prefer is not None:
+        try:
+            role = choose_role(adapter, prefer, source=source)
+        except RoleNotClaimed:
+            role = None
+    return AdapterWork(
+        adapter=adapter, role=choose_role(adapter, role, source=source), source=source
+    )
 
 
 def choose_role(adapter: Adapter, wanted: str | None, *, source: str) -> str:
@@ -84,4 +159,192 @@ def _failed(adapter: Adapter, source: str, error: BaseException) -> AdapterFaile
     return AdapterFailed(adapter.name, source, f"{type(error).__name__}: {error}")
 
 
-__all__ = ["TOTAL_GRACE", "choose_role", "dispatch"]
+# -- an adapter in the place of a peer
+
+DIALECT: Final = "adapter"
+
+_CAPABILITIES: Final = Capabilities(set_mode=True, set_model=True, cancel=True, permissions=True)
+
+
+class AdapterPeer(Peer):
+    """An adapter as a connected peer: it starts its own peer for each prompt and ends it."""
+
+    dialect = DIALECT
+    capabilities = _CAPABILITIES
+    auth_methods = ()
+
+    def __init__(
+        self,
+        work: AdapterWork,
+        request: RunRequest,
+        way: LaunchSpec,
+        *,
+        on_event: Callable[[model.Event], None] | None = None,
+    ) -> None:
+        self.work = work
+        self.assignment = Assignment(
+            # An adapter passes on nothing else of what its peer is to see.
+            way=dataclasses.replace(way, env={**way.env, **request.extra_env}),
+            cwd=request.workspace,
+            permit=request.approver,
+            budgets=request.budgets,
+            env=tuple(request.env),
+        )
+        self.enforced = request.enforced
+        self.on_event = on_event
+        self.workspace = request.workspace
+        self.info = PeerInfo(name=request.peer)
+        # There is no connection of ours that could fail, and no broker behind it.
+        self.client = SimpleNamespace(connection=SimpleNamespace(failure=None), greeting=None)
+        self.tasks = TaskOwner("the adapter")
+
+    async def open(self, opening: Opening) -> Conversation:
+        if opening.how != "new":
+            raise Unsupported(f"{self.info.name} is run by its adapter, which begins new sessions")
+        return AdapterConversation(self, mode=opening.mode, model=opening.model)
+
+    async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[SessionSummary]:
+        nothing: tuple[SessionSummary, ...] = ()
+        for summary in nothing:
+            yield summary
+
+    async def aclose(self) -> None:
+        await self.tasks.aclose()
+
+
+class AdapterConversation(Conversation):
+    """The prompts of one run. The adapter opens a session of its own for each of them."""
+
+    replayed: Sequence[model.Event] = ()
+
+    def __init__(self, peer: AdapterPeer, *, mode: str | None, model: str | None) -> None:
+        self.peer = peer
+        self.id = new_session_key()
+        self.turn: DispatchTurn | None = None
+        self.mode = mode
+        self.model = model
+
+    @property
+    def unusable(self) -> bool:
+        """Always false: a prompt whose adapter did not end has no effect on the next one."""
+        return False
+
+    @unusable.setter
+    def unusable(self, value: bool) -> None:
+        pass
+
+    async def wait_replayed(self) -> None:
+        pass
+
+    def cancel_questions(self) -> None:
+        pass
+
+    def prompt(self, prompt: str | Block | Sequence[Block]) -> ConversationTurn:
+        texts = []
+        for block in blocks_of(prompt):
+            if not isinstance(block, Text):
+                raise UsageError(
+                    f"{self.peer.info.name} is run by its Python adapter, which takes a prompt of "
+                    f"text only, and not {type(block).__name__.lower()}"
+                )
+            texts.append(block.text)
+        return DispatchTurn(self, "\n\n".join(texts))
+
+    async def set_mode(self, mode_id: str) -> None:
+        self.mode = mode_id
+
+    async def set_model(self, model_id: str) -> None:
+        self.model = model_id
+
+    async def set_option(self, option_id: str, value: str | bool) -> None:
+        raise Unsupported(f"{self.peer.info.name} is run by its adapter, which takes no options")
+
+    async def close(self) -> None:
+        pass
+
+
+class DispatchTurn(ConversationTurn):
+    """One prompt that an adapter runs. The budgets are those of its assignment (`dispatch`)."""
+
+    __slots__ = ("_conversation", "_place", "_prompt", "_view", "_work")
+
+    def __init__(self, conversation: AdapterConversation, text: str) -> None:
+        flow = Flow(_nothing, _nothing, Limits())
+        grace = conversation.peer.assignment.budgets or Budgets()
+        budgets = Budgets(first_event=None, silence=None, cancel_grace=grace.cancel_grace)
+        super().__init__(conversation, flow, budgets)
+        self._conversation = conversation
+        self._prompt = text
+        source = model.Source(DIALECT, conversation.id)
+        self._place = EventEnvelope(source, itertools.count(1), conversation.id)
+        self._view = View()
+        self._work: asyncio.Task[None] | None = None
+
+    def _send(self) -> Call:
+        self._work = self._conversation.peer.tasks.start(self._run(), "dispatch")
+        # One that is cancelled before its first step has not come to an end of its own.
+        self._work.add_done_callback(self._left)
+        return Call("dispatch", lambda call: None)
+
+    def _send_cancel(self) -> None:
+        if self._work is not None:
+            self._work.cancel()
+
+    async def _run(self) -> None:
+        conversation = self._conversation
+        peer = conversation.peer
+        assignment = dataclasses.replace(
+            peer.assignment, mode=conversation.mode, model=conversation.model
+        )
+        work = peer.work
+        try:
+            result = await dispatch(
+                work.adapter,
+                assignment,
+                role=work.role,
+                text=self._prompt,
+                source=work.source,
+                on_event=self._happened,
+            )
+        except DragomanError as error:
+            outcome, failure = explain(error)
+            if isinstance(error, AdapterFailed):
+                outcome = Outcome.FAILED
+            self.conclude(self._ended(outcome, error.error_class, failure), error)
+            return
+        if self.state is not TurnStage.ENDED:
+            ended = self._ended(result.outcome, result.stop, result.failure)
+            self.put(replace(ended, usage=result.usage), 0)
+            self._finish(TurnEndMark(result))
+
+    def _left(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            self.conclude(self._ended(Outcome.CANCELLED, "cancelled", None))
+
+    def _happened(self, event: model.Event) -> None:
+        """The adapter reports an event of one of its sessions."""
+        if self.state is TurnStage.ENDED:
+            return
+        peer = self._conversation.peer
+        fold.apply_settings(self._view, event)
+        if isinstance(event, model.TurnStarted):
+            why = peer.enforced.unkept(self._view)
+            if why and not peer.enforced.allow_unenforced:
+                self.fail(PolicyNotEnforced(peer.info.name, why))
+                return
+        if peer.on_event is not None:
+            peer.on_event(event)
+        # The end of a prompt of the adapter is not the end of its work.
+        if not isinstance(event, model.TurnEnded):
+            self.event(event, len(event.raw or b"") or 1)
+
+    def _ended(self, outcome: Outcome, stop: str, failure: Failure | None) -> model.TurnEnded:
+        base = self._place.base("", None)
+        return model.TurnEnded(*base, outcome=outcome, stop=stop, failure=failure)
+
+
+def _nothing() -> None:
+    pass
+
+
+__all__ = ["TOTAL_GRACE", "AdapterPeer", "AdapterWork", "adapter_work", "choose_role", "dispatch"]

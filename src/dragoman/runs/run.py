@@ -66,6 +66,7 @@ from dragoman.store.records import new_job_id, new_session_key
 if TYPE_CHECKING:
     from dragoman.broker.protocol import PolicyTerms
     from dragoman.paths import Paths
+    from dragoman.runs.adapter_run import AdapterWork
     from dragoman.runs.brief import Brief
     from dragoman.runs.changed_files import ViolationWatch
     from dragoman.runs.direct_recorder import DirectRecorder
@@ -84,6 +85,8 @@ class RunRequest:
     peer: str
     enforced: Enforced
     """How the peer is started, and how the approver's policy is enforced with it."""
+    adapter: AdapterWork | None = None
+    """The peer's Python adapter, which is prompted in the place of the peer, without a broker."""
     workspace: Path
     project: Path | None = None
     """The directory that the session is recorded for, if it is not the workspace: the workspace
@@ -302,7 +305,7 @@ class Run:
     async def _open(self, record: SessionRecord | None) -> None:
         request = self.request
         await self._reach(request.enforced.way, record)
-        if request.model is None or self._is_as_left():
+        if request.model is None or self._is_as_left() or request.adapter is not None:
             return
 
         async def restart(way: LaunchSpec) -> tuple[Conversation, View]:
@@ -426,6 +429,10 @@ class Run:
             "max_line_size": request.max_line_size,
             **request.options,
         }
+        if request.adapter is not None:
+            from dragoman.runs.adapter_run import AdapterPeer
+
+            return AdapterPeer(request.adapter, request, way, on_event=self._watch)
         if not request.warm:
             return open_peer(way, **options)
         # Imported here: a run without a broker does not need the broker client.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,19 +12,29 @@ from typing import Any
 import pytest
 
 from dragoman.adapters import Adapter, Assignment
+from dragoman.catalogue.descriptor import Descriptor, Enforcement
+from dragoman.catalogue.enforcement import Enforced
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.budgets import Budgets
+from dragoman.client.conversation import Opening
 from dragoman.client.results import Result
 from dragoman.errors import (
     AdapterFailed,
     BudgetExceeded,
     ConnectionEnded,
+    PolicyNotEnforced,
     RoleNotClaimed,
+    Unsupported,
     UsageError,
 )
-from dragoman.events.words import Outcome
+from dragoman.events import model
+from dragoman.events.envelope import EventEnvelope
+from dragoman.events.parts import Image, Text
+from dragoman.events.words import Outcome, Role
+from dragoman.policy import Approver, preset
 from dragoman.runs import adapter_run
-from dragoman.runs.adapter_run import choose_role, dispatch
+from dragoman.runs.adapter_run import AdapterPeer, AdapterWork, choose_role, dispatch
+from dragoman.runs.run import RunRequest
 from tests.aio import aio
 
 OK = Result(Outcome.OK, "done")
@@ -115,3 +126,128 @@ async def test_an_adapter_that_keeps_no_budget_is_ended(monkeypatch: pytest.Monk
     monkeypatch.setattr(adapter_run, "TOTAL_GRACE", 0.01)
     with pytest.raises(BudgetExceeded):
         await run(ActedAdapter(end=None), budgets=Budgets(total=0.01))
+
+
+# -- in the place of a peer
+
+
+class TalkingAdapter(ActedAdapter):
+    """Reports two turns of its peer, and may then wait and ignore that it is cancelled."""
+
+    def __init__(self, *, waits: bool = False, deaf: bool = False, mode: str = "plan") -> None:
+        super().__init__()
+        self._waits, self._deaf, self._mode = waits, deaf, mode
+        self.assigned: list[Assignment] = []
+
+    async def dispatch(
+        self, launch: Assignment, role: str, text: str, on_notification: Any = None
+    ) -> Result:
+        self.assigned.append(launch)
+        place = EventEnvelope(model.Source("acp", "theirs"), itertools.count(1), "inner")
+        on_notification(model.SettingsChanged(*place.base("mode", None), mode=self._mode))
+        for number in range(2):
+            place.turn = f"t{number}"
+            on_notification(model.TurnStarted(*place.base("start", None)))
+            said = f"{text} {number} "
+            delta = model.MessageDelta(*place.base("say", b"{}"), role=Role.AGENT, text=said)
+            on_notification(delta)
+            on_notification(model.TurnEnded(*place.base("end", b"{}"), outcome=Outcome.OK))
+            await asyncio.sleep(0)
+        while self._waits:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if not self._deaf:
+                    raise
+                self._deaf = False
+        return Result(Outcome.REFUSED, "whole", "no")
+
+
+def adapted(adapter: Adapter, watched: list[model.Event], **fields: Any) -> AdapterPeer:
+    way = LaunchSpec(command=("tool",), env={"A": "1"})
+    plain: dict[str, Any] = {
+        "peer": "tool",
+        "enforced": Enforced(way=way),
+        "workspace": Path("/"),
+        "approver": Approver(preset("deny-all"), "tool", "/"),
+        "unattended": "deny-all",
+        "budgets": Budgets(cancel_grace=0.05),
+        "extra_env": {"B": "2"},
+    }
+    request = RunRequest(**{**plain, **fields})
+    work = AdapterWork(adapter=adapter, role="plan", source="/x/tool.py")
+    return AdapterPeer(work, request, way, on_event=watched.append)
+
+
+def opening(**fields: Any) -> Opening:
+    return Opening(cwd=Path("/"), **fields)
+
+
+@aio
+async def test_the_work_of_an_adapter_is_one_turn_with_its_own_result() -> None:
+    adapter, watched = TalkingAdapter(), list[model.Event]()
+    async with adapted(adapter, watched) as peer:
+        conversation = await peer.open(opening(mode="plan", model="large"))
+        async with conversation.prompt([Text("one"), Text("two")]) as turn:
+            seen = [event async for event in turn]
+        assert (turn.result.outcome, turn.result.text) == (Outcome.REFUSED, "whole")
+        assert [type(event).__name__ for event in seen].count("TurnEnded") == 1
+        assert isinstance(seen[-1], model.TurnEnded) and seen[-1].stop == "no"
+        assert [type(event) for event in watched].count(model.TurnEnded) == 2
+        (launch,) = adapter.assigned
+        assert (launch.mode, launch.model, dict(launch.way.env)) == (
+            "plan",
+            "large",
+            {"A": "1", "B": "2"},
+        )
+        said = [event.text for event in seen if isinstance(event, model.MessageDelta)]
+        assert said == ["one\n\ntwo 0 ", "one\n\ntwo 1 "]
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+@aio
+async def test_a_cancelled_adapter_has_a_cancelled_turn_and_the_next_one_works(deaf: bool) -> None:
+    adapter = TalkingAdapter(waits=True, deaf=deaf)
+    async with adapted(adapter, []) as peer:
+        conversation = await peer.open(opening())
+        for _ in range(2):
+            async with conversation.prompt("x") as turn:
+                async for event in turn:
+                    if isinstance(event, model.MessageDelta):
+                        turn.cancel()
+            assert turn.result.outcome is Outcome.CANCELLED
+            assert turn.result.text.startswith("x 0 ")
+
+
+@aio
+async def test_a_failing_adapter_ends_its_turn() -> None:
+    async with adapted(ActedAdapter(end=LookupError("no")), []) as peer:
+        result = await (await peer.open(opening())).ask("x")
+    assert result.outcome is Outcome.FAILED and isinstance(result.error, AdapterFailed)
+
+
+@aio
+async def test_an_adapter_is_stopped_that_prompts_in_a_mode_that_does_not_ask() -> None:
+    table = Enforcement(modes=("plan",))
+    descriptor = Descriptor(name="tool", title="Tool", protocol="acp", launch=(), enforcement=table)
+    way = LaunchSpec(command=("tool",), descriptor=descriptor)
+    enforced = Enforced(way=way, restricts=True)
+    adapter = TalkingAdapter(waits=True, mode="code")
+    async with adapted(adapter, [], enforced=enforced) as peer:
+        result = await (await peer.open(opening())).ask("x")
+    assert isinstance(result.error, PolicyNotEnforced)
+
+
+@aio
+async def test_what_an_adapter_cannot_be_handed_is_refused() -> None:
+    async with adapted(TalkingAdapter(), []) as peer:
+        with pytest.raises(Unsupported, match="begins new sessions"):
+            await peer.open(opening(how="resume", session_id="old"))
+        assert [each async for each in peer.list_sessions()] == []
+        conversation = await peer.open(opening())
+        with pytest.raises(UsageError, match="takes a prompt of text only, and not image"):
+            conversation.prompt([Image("", "image/png")])
+        with pytest.raises(Unsupported):
+            await conversation.set_option("loud", True)
+        await conversation.set_mode("code")
+        await conversation.set_model("small")
