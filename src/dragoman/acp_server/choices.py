@@ -40,7 +40,7 @@ def peers_in(place: RunContext) -> list[str]:
 
 def first_role(place: RunContext) -> str:
     """The default role of a session."""
-    roles = place.catalogue.roles
+    roles = place.role_catalogue().roles
     return FIRST_ROLE if FIRST_ROLE in roles or not roles else roles[0]
 
 
@@ -71,7 +71,7 @@ class ServerChoices(SessionSettings):
         if option_id == PEER_OPTION:
             return value == AUTO or value in peers_in(self._place)
         if option_id == ROLE_OPTION:
-            return value in self._place.catalogue.roles
+            return value in self._place.role_catalogue().roles
         return self._theirs is not None
 
     def mode_state(self, mode_id: str | None) -> acp.SessionModeState | None:
@@ -98,8 +98,9 @@ class ServerChoices(SessionSettings):
                 description="Each prompt goes to the peer that has earned the role.",
             )
         ]
+        catalogue = self._place.role_catalogue()
         for name in names:
-            known = self._place.catalogue.get(name) if name in self._place.catalogue else None
+            known = catalogue.get(name) if name in catalogue else None
             choices.append(
                 acp.SessionConfigSelectOption(
                     value=name,
@@ -116,7 +117,7 @@ class ServerChoices(SessionSettings):
         )
 
     def _roles(self) -> acp.SessionConfigSelect:
-        roles = self._place.catalogue.roles
+        roles = self._place.role_catalogue().roles
         return acp.SessionConfigSelect(
             id=ROLE_OPTION,
             name="Role",

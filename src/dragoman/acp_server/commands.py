@@ -82,7 +82,7 @@ def explain_text(place: RunContext, role: str, workspace: Path) -> str:
 
     role = role.strip()
     if not role:
-        roles = ", ".join(place.catalogue.roles)
+        roles = ", ".join(place.role_catalogue().roles)
         raise UsageError(f"`/{EXPLAIN} ROLE`; the roles are {roles}")
     request = DelegationRequest(role=role, prompt=EXAMPLE_PROMPT, workspace=workspace)
     return "```text\n" + "\n".join(explain(decide_for(request, place))) + "\n```"

@@ -84,8 +84,8 @@ class ServerContext:
             raise UsageError(
                 f"{self.peer} is not enabled: `dragoman peers enable {self.peer}` does it"
             )
-        if self.role is not None and self.role not in place.catalogue.roles:
-            roles = ", ".join(place.catalogue.roles)
+        if self.role is not None and self.role not in place.role_catalogue().roles:
+            roles = ", ".join(place.role_catalogue().roles)
             raise UsageError(f"nobody claims the role {self.role!r}; the roles are {roles}")
 
 

@@ -286,7 +286,7 @@ class EditorSession:
     async def _command(self, turn: Turn, name: str, text: str) -> Any:
         place = self._place
         if name == commands.DELEGATE:
-            role, work = commands.role_and_work(text, place.catalogue.roles)
+            role, work = commands.role_and_work(text, place.role_catalogue().roles)
             return await self._delegate(turn, role, work, [translate.block(b) for b in turn.prompt])
         if name == commands.PEERS:
             # It looks for programs all over the PATH.

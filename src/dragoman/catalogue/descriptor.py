@@ -207,7 +207,7 @@ class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     handshake_timeout: float | None = None
     """Seconds until its first answer, where the usual 30 are not enough."""
     adapter: str | None = None
-    """A Python adapter that does the work of ``dragoman run`` where this data is not enough:
+    """A Python adapter that does the work of the peer where this data is not enough:
     ``module:attribute`` of an installed module, or a file beside the descriptor, ``file.py`` or
     ``file.py:attribute``."""
     source: str = ""

@@ -72,6 +72,11 @@ class LaunchSpec:
         return program_name(self.command[0]) if self.command else str(self.address)
 
     @property
+    def has_adapter(self) -> bool:
+        """Whether a Python adapter does the work of the peer."""
+        return self.descriptor is not None and self.descriptor.adapter is not None
+
+    @property
     def shown(self) -> str:
         """The command line or the address, for people."""
         return shlex.join(self.command) if self.command else str(self.address)

@@ -111,6 +111,22 @@ class Catalogue:
         return tuple(sorted([*self._peers, *self._waiting]))
 
     @property
+    def adapted(self) -> tuple[str, ...]:
+        """The names of the peers with a Python adapter. Those of dragoman itself have none."""
+        return tuple(
+            sorted(name for name, known in self._peers.items() if known.descriptor.adapter)
+        )
+
+    def with_roles(self, roles: Mapping[str, tuple[str, ...]]) -> Catalogue:
+        """The same peers, some of them with other roles."""
+        return Catalogue(
+            self._peers.values(),
+            self.problems,
+            waiting=self._waiting,
+            roles={**self._roles, **roles},
+        )
+
+    @property
     def roles(self) -> tuple[str, ...]:
         """Every role that somebody claims."""
         return tuple(sorted({role for peer in self for role in peer.roles}))

@@ -67,7 +67,7 @@ def list_command(
     from dragoman.cli.output.tables import write_table
 
     place = _place(cwd)
-    found = list_files(place.find_agent_files(tuple(files or ())), place.catalogue)
+    found = list_files(place.find_agent_files(tuple(files or ())), place.role_catalogue())
     if format is ListFormat.JSON:
         for file in found:
             write_json(_as_json(file, place))
@@ -113,10 +113,10 @@ def set_command(
     from dragoman.catalogue.agent_files import parse_target, set_target
 
     place = _place(cwd)
-    named = parse_target(target, place.catalogue)
+    named = parse_target(target, place.role_catalogue())
     paths = place.find_agent_files(tuple(files or ()))
     if _agreed(paths, target, place, yes=yes, dry_run=dry_run):
-        _tell(set_target(paths, target, place.catalogue, others=place.agent_files()), place)
+        _tell(set_target(paths, target, place.role_catalogue(), others=place.agent_files()), place)
         if named is not None and not place.is_enabled(named.peer):
             put_err(
                 f"{named.peer} is not enabled, so nothing is delegated to it yet: "
@@ -144,7 +144,7 @@ def unset_command(
     place = _place(cwd)
     paths = place.find_agent_files(tuple(files or ()))
     if _agreed(paths, None, place, yes=yes, dry_run=dry_run):
-        _tell(unset_target(paths, place.catalogue, others=place.agent_files()), place)
+        _tell(unset_target(paths, place.role_catalogue(), others=place.agent_files()), place)
 
 
 @app.command("validate", context_settings=CONTEXT)
@@ -164,7 +164,7 @@ def validate_command(
 
     place = _place(cwd)
     paths = place.find_agent_files(tuple(files or ()))
-    problems = validate(paths, place.catalogue)
+    problems = validate(paths, place.role_catalogue())
     if format is ListFormat.JSON:
         for problem in problems:
             write_json(

@@ -195,7 +195,9 @@ def _request(
     typed = "" if prompt in (None, cli_prompt.STDIN) else str(prompt)
     files = len(list(cli_prompt.mentioned(typed, place.cwd)))
     if agent is not None:
-        assigned = read_agent(agent if agent.is_absolute() else place.cwd / agent, place.catalogue)
+        assigned = read_agent(
+            agent if agent.is_absolute() else place.cwd / agent, place.role_catalogue()
+        )
         text = assigned.prompt(text)
         role, peer = role or assigned.role, peer or assigned.peer
     if not role:

@@ -69,7 +69,9 @@ def explain(
     for problem in place.config.problems:
         raise problem
     if agent is not None:
-        assigned = read_agent(agent if agent.is_absolute() else place.cwd / agent, place.catalogue)
+        assigned = read_agent(
+            agent if agent.is_absolute() else place.cwd / agent, place.role_catalogue()
+        )
         role, peer = role or assigned.role, peer or assigned.peer
     if not role:
         raise UsageError("name the role: `dragoman peers` lists those that are claimed")

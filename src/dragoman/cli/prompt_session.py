@@ -21,6 +21,7 @@ from dragoman.cli.permission_flags import permit_of
 from dragoman.cli.run_plan import RunPlan
 from dragoman.client.conversation import Peer
 from dragoman.delegation.parked import note_success
+from dragoman.errors import PolicyNotEnforced
 from dragoman.events.model import Event
 from dragoman.events.parts import Block
 from dragoman.policy.rules import unattended
@@ -28,6 +29,7 @@ from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.run import Run, RunListener, RunRequest
 
 if TYPE_CHECKING:
+    from dragoman.runs.adapter_run import AdapterWork
     from dragoman.store.records import SessionRecord
 
 TERMINATE_GRACE: Final = 2.0
@@ -45,10 +47,11 @@ class PromptSession(RunListener):
         show: Renderer,
         *,
         record: SessionRecord | None = None,
+        adapter: AdapterWork | None = None,
     ) -> None:
         self.plan = plan
         self.show = show
-        self.run = Run(_request(plan, live, show, record), listener=self)
+        self.run = Run(_request(plan, live, show, record, adapter), listener=self)
         self._live = live
         self._muted = False
         self._tasks = TaskOwner("the command")
@@ -65,6 +68,9 @@ class PromptSession(RunListener):
             note_success(plan.name, plan.way.descriptor, env=plan.env)
         interrupted = self._live.interrupts > 0 and not result.ok
         code = of_result(result)
+        if isinstance(result.error, PolicyNotEnforced):
+            # An adapter prompted in a session in which its peer does not ask.
+            code = ExitCode.USAGE
         if interrupted:
             code = ExitCode.TERMINATED if self._live.terminated else ExitCode.INTERRUPTED
         report = TurnReport(
@@ -156,11 +162,16 @@ class PromptSession(RunListener):
 
 
 def _request(
-    plan: RunPlan, live: CommandLoop, show: Renderer, record: SessionRecord | None
+    plan: RunPlan,
+    live: CommandLoop,
+    show: Renderer,
+    record: SessionRecord | None,
+    adapter: AdapterWork | None,
 ) -> RunRequest:
     return RunRequest(
         peer=plan.name,
         enforced=plan.enforced,
+        adapter=adapter,
         workspace=plan.workspace,
         session=plan.session if record is None else None,
         record=record,
@@ -198,10 +209,15 @@ def _request(
 
 @asynccontextmanager
 async def started(
-    plan: RunPlan, live: CommandLoop, show: Renderer, *, record: SessionRecord | None = None
+    plan: RunPlan,
+    live: CommandLoop,
+    show: Renderer,
+    *,
+    record: SessionRecord | None = None,
+    adapter: AdapterWork | None = None,
 ) -> AsyncIterator[PromptSession]:
     """A session that handles the interrupts of a command. Its run is not entered yet."""
-    session = PromptSession(plan, live, show, record=record)
+    session = PromptSession(plan, live, show, record=record, adapter=adapter)
     show.on_broken = session.hang_up
     live.listen(session.interrupted)
     try:
@@ -211,7 +227,9 @@ async def started(
 
 
 @asynccontextmanager
-async def talking(plan: RunPlan, live: CommandLoop, show: Renderer) -> AsyncIterator[PromptSession]:
+async def talking(
+    plan: RunPlan, live: CommandLoop, show: Renderer, *, adapter: AdapterWork | None = None
+) -> AsyncIterator[PromptSession]:
     """An open session with the agent of a plan, with the model that was asked for."""
-    async with started(plan, live, show) as session, session.run:
+    async with started(plan, live, show, adapter=adapter) as session, session.run:
         yield session

@@ -1,8 +1,7 @@
 """Execute `dragoman run`: read the prompt, run one turn, return the exit code.
 
 Must not import typer: `cli.fast_parser` calls it without. The plan is built by `run_plan`, the
-turn is run by `cli.prompt_session`, or by `cli.adapter_prompt` if the peer has an adapter, and
-rendered by `cli.output`.
+turn is run by `cli.prompt_session` and rendered by `cli.output`.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from dragoman.errors import DragomanError, RoleNotClaimed, UsageError
 if TYPE_CHECKING:
     from dragoman.cli.output.renderer import Renderer
     from dragoman.cli.run_plan import RunPlan
+    from dragoman.runs.adapter_run import AdapterWork
 
 
 def run(
@@ -51,28 +51,20 @@ def run(
     )
     plan, show = prepare(options, trace)
     try:
-        adapter = command is None and has_adapter(plan)
-        if adapter:
-            from dragoman.cli.adapter_prompt import refuse_options
-
-            refuse_options(plan, images=len(image or ()))
-        before = "" if adapter else _prefix(plan, role)
+        adapted = command is None and plan.way.has_adapter
+        before = "" if adapted else _prefix(plan, role)
         began_at = time.monotonic()
         text = read_prompt(prompt, file, no_stdin=no_stdin, timeout=timeout, on_wait=show.notice)
         plan = within(plan, remaining(timeout, time.monotonic() - began_at))
-        if adapter:
-            return _run_adapter(plan, show, role, text)
-        return _run(plan, show, prompt, before + text, image or ())
+        adapter = None
+        if adapted:
+            plan, adapter = _with_adapter(plan, role)
+        return _run(plan, show, prompt, before + text, image or (), adapter)
     except DragomanError as error:
         from dragoman.cli import error_messages
 
         show.failed(error)
         return error_messages.exit_code(error)
-
-
-def has_adapter(plan: RunPlan) -> bool:
-    """Whether the peer of a plan is run by a Python adapter."""
-    return plan.way.descriptor is not None and plan.way.descriptor.adapter is not None
 
 
 def _prefix(plan: RunPlan, role: str | None) -> str:
@@ -87,17 +79,37 @@ def _prefix(plan: RunPlan, role: str | None) -> str:
     return descriptor.role_prefixes.get(role, "")
 
 
-def _run_adapter(plan: RunPlan, show: Renderer, role: str | None, text: str) -> int:
-    from dragoman.cli.adapter_prompt import run_adapter
-    from dragoman.cli.command_loop import CommandLoop
-    from dragoman.cli.command_start import perform
+def _with_adapter(plan: RunPlan, role: str | None) -> tuple[RunPlan, AdapterWork]:
+    """The adapter of the peer of a plan, and the plan in the role in which the adapter works.
+    Raises `ConfigInvalid` if the adapter cannot be used."""
+    from msgspec.structs import replace
 
-    live = CommandLoop()
-    return perform(live, lambda: run_adapter(plan, live, show, role=role, text=text))
+    from dragoman.delegation.permission_ceiling import environment
+    from dragoman.runs.adapter_run import adapter_work
+    from dragoman.runs.context import load_context
+
+    if plan.no_wait:
+        raise UsageError(
+            f"{plan.name} is run by its Python adapter, inside of this command, and a broker "
+            "cannot go on with it: leave --no-wait out, or run the command in the background"
+        )
+    adapter = adapter_work(plan.name, load_context(plan.workspace), role=role)
+    assert adapter is not None
+    lineage = plan.lineage
+    if lineage:
+        # The rules of the role count for a nested delegation, too; it may be the default one.
+        limits = environment(plan.whole_policy, peer=plan.name, role=adapter.role)
+        lineage = {**lineage, **limits}
+    return replace(plan, role=adapter.role, lineage=lineage, warm=False), adapter
 
 
 def _run(
-    plan: RunPlan, show: Renderer, prompt: str | None, text: str, images: Sequence[Path]
+    plan: RunPlan,
+    show: Renderer,
+    prompt: str | None,
+    text: str,
+    images: Sequence[Path],
+    adapter: AdapterWork | None,
 ) -> int:
     from dragoman.cli import prompt as cli_prompt
     from dragoman.cli.command_loop import CommandLoop
@@ -111,7 +123,7 @@ def _run(
     live = CommandLoop()
 
     async def work() -> int:
-        async with talking(plan, live, show) as session:
+        async with talking(plan, live, show, adapter=adapter) as session:
             blocks = cli_prompt.blocks(
                 text,
                 typed=typed,

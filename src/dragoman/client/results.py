@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 from dragoman.client.permissions import Denial
 from dragoman.errors import (
+    AdapterFailed,
     AuthRequired,
     BrokerError,
     BudgetExceeded,
@@ -20,6 +21,7 @@ from dragoman.errors import (
     ConnectionLost,
     DragomanError,
     InvalidAnswer,
+    PolicyNotEnforced,
     ProtocolMismatch,
     RemoteError,
     UsageError,
@@ -115,6 +117,8 @@ def explain(error: DragomanError) -> tuple[Outcome, Failure]:
             outcome = (
                 Outcome.PROTOCOL_ERROR if error.error_class == "line_too_long" else Outcome.CRASHED
             )
+        case AdapterFailed() | PolicyNotEnforced():
+            outcome = Outcome.FAILED
         case UsageError() if type(error) is UsageError:
             # A mistake of the caller, such as a permit that raises, has ended it.
             outcome = Outcome.FAILED

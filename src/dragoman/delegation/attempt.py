@@ -36,6 +36,7 @@ from dragoman.events.parts import Failure, Text
 from dragoman.events.words import ErrorKind, Outcome
 from dragoman.policy import Policy, allows_everything, unattended
 from dragoman.policy.approver import Approver
+from dragoman.runs.adapter_run import AdapterWork, adapter_work
 from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.changed_files import without_own
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext
@@ -113,6 +114,7 @@ class Attempt:
         self._copy: Path | None = None
         self._kept: Path | None = None
         self._enforced: Enforced
+        self._adapter: AdapterWork | None = None
         self._approver: Approver | None = None
 
     async def run(self) -> AttemptReport:
@@ -127,6 +129,7 @@ class Attempt:
                 settings=setting.place.config.settings,
                 environ=setting.place.environ,
             )
+            self._adapter = adapter_work(way.name, setting.place, role=setting.request.role)
             own = setting.place.config.settings.for_peer(way.name)
             self._enforced = enforce(
                 way,
@@ -258,7 +261,7 @@ class Attempt:
             ask_before_preset=policy.preset == "ask",
             titled=way.quirks.command_titles,
         )
-        warm = settings.warm and not request.cold and not request.isolate
+        warm = settings.warm and not (request.cold or request.isolate or self._adapter)
         limits = [settings.limits, own.limits]
         turn_limits = TurnLimits(limits)
 
@@ -271,6 +274,7 @@ class Attempt:
         return RunRequest(
             peer=name,
             enforced=self._enforced,
+            adapter=self._adapter,
             workspace=workspace,
             project=request.workspace,
             prompt=[Text(prefixed(request.prompt, request.role, way))],
@@ -421,8 +425,11 @@ class _Forward(RunListener):
 
 
 def prefixed(prompt: str, role: str, way: LaunchSpec) -> str:
-    """The prompt for a role, with the slash command in front that the peer wants for it."""
-    prefix = "" if way.descriptor is None else way.descriptor.role_prefixes.get(role, "")
+    """The prompt for a role, with the slash command in front that the peer wants for it. A Python
+    adapter puts its own prefixes in front."""
+    if way.descriptor is None or way.has_adapter:
+        return prompt
+    prefix = way.descriptor.role_prefixes.get(role, "")
     return prompt if not prefix else f"{prefix.rstrip()} {prompt}"
 
 

@@ -66,6 +66,7 @@ def gather(
                 surroundings_here(row.descriptor.name, place),
             ),
             unenforced=_unenforced(row, request, place, ceilings),
+            adapter_problem=place.adapter_problem(row.descriptor.name) if row.enabled else "",
         )
         for row in rows
     ]

@@ -86,7 +86,7 @@ def _clock(at: float) -> str:
 
 def row_of(name: str, place: RunContext) -> PeerStatus:
     """The status of one peer. Raises `UnknownPeer`."""
-    descriptor = place.catalogue.get(name)
+    descriptor = place.role_catalogue().get(name)
     way, missing = _way(descriptor, place)
     store = place.cards()
     version = installed_version(way) if way is not None else None
@@ -102,7 +102,7 @@ def row_of(name: str, place: RunContext) -> PeerStatus:
         missing,
         version,
         card,
-        tuple(_notes(descriptor, way, card, store)),
+        tuple(_notes(descriptor, way, card, store, place)),
     )
 
 
@@ -115,7 +115,11 @@ def _way(descriptor: Descriptor, place: RunContext) -> tuple[LaunchSpec | None, 
 
 
 def _notes(
-    descriptor: Descriptor, way: LaunchSpec | None, card: Card | None, store: CardStore
+    descriptor: Descriptor,
+    way: LaunchSpec | None,
+    card: Card | None,
+    store: CardStore,
+    place: RunContext,
 ) -> list[str]:
     notes: list[str] = []
     if is_generalist(descriptor.roles):
@@ -128,6 +132,8 @@ def _notes(
         notes.append(NOT_ENFORCED)
     if card is not None and card.facts.authenticated is False:
         notes.append("not logged in")
+    if place.is_enabled(descriptor.name) and place.adapter_problem(descriptor.name):
+        notes.append("its adapter cannot be used: `dragoman doctor` says why")
     if store.trouble:
         notes.append("its card cannot be used: verify it again")
     return notes

@@ -25,6 +25,7 @@ from dragoman.events.model import Event
 from dragoman.events.parts import Text
 from dragoman.policy import allows_everything, unattended
 from dragoman.policy.approver import Approver
+from dragoman.runs.adapter_run import adapter_work
 from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.open_by_name import ttl_of
 from dragoman.runs.run import Run, RunListener, RunRequest
@@ -130,7 +131,7 @@ async def ask(
             report=report_of(
                 result,
                 peer=question.peer,
-                role="",
+                role="" if request.adapter is None else request.adapter.role,
                 started_at=started_at,
                 ended_at=time.time(),
                 model=seen.model,
@@ -163,11 +164,15 @@ def _request(
         allow_unenforced=own.allow_unenforced,
     )
     way = enforced.way
+    adapter = adapter_work(peer, place)
+    role = "" if adapter is None else adapter.role
+    warm = settings.warm and adapter is None
     job = new_job_id()
     below = lineage.child(job)
     return RunRequest(
         peer=peer,
         enforced=enforced,
+        adapter=adapter,
         workspace=question.workspace,
         prompt=[Text(question.prompt)],
         job=job,
@@ -177,21 +182,23 @@ def _request(
         keep_open=question.session is not None,
         mode=own.mode,
         model=own.model,
-        approver=Approver(policy, peer, str(question.workspace), titled=way.quirks.command_titles),
-        unattended=unattended(policy, peer=peer),
+        approver=Approver(
+            policy, peer, str(question.workspace), role=role, titled=way.quirks.command_titles
+        ),
+        unattended=unattended(policy, peer=peer, role=role),
         budgets=tightened(
             settings.budgets(way.budgets()), [settings.limits, own.limits], question.timeout
         ),
         stay=question.lasting,
         meta=below.meta(),
-        warm=settings.warm,
+        warm=warm,
         ttl=ttl_of(config),
         max_idle=settings.max_idle_brokers,
         paths=place.paths,
         env=own.env,
         extra_env={
-            **below.environment(warm=settings.warm),
-            **permission_ceiling.environment(policy, peer=peer),
+            **below.environment(warm=warm),
+            **permission_ceiling.environment(policy, peer=peer, role=role),
         },
         max_line_size=settings.max_line_size,
     )

@@ -42,7 +42,7 @@ from dragoman.errors import (
 )
 from dragoman.events import fold, model
 from dragoman.events.envelope import EventEnvelope
-from dragoman.events.parts import Block, Capabilities, Failure, PeerInfo, Text
+from dragoman.events.parts import Block, Capabilities, Failure, Link, PeerInfo, Resource, Text
 from dragoman.events.view import View
 from dragoman.events.words import Outcome
 from dragoman.rpc import Call
@@ -81,13 +81,10 @@ def adapter_work(
     `role` must be one that the adapter claims; `prefer` counts if it is one. Raises what keeps the
     adapter from being loaded, and what `choose_role` raises.
     """
-    from dragoman.runs.adapters import adapter_source, load_adapter
-
-    known = context.catalogue.known(peer)
-    if known.descriptor.adapter is None:
+    loaded = context.adapter(peer)
+    if loaded is None:
         return None
-    source = adapter_source(known, context.config)
-    adapter = load_adapter(known, context.config)
+    adapter, source = loaded.adapter, loaded.source
     if prefer is not None:
         try:
             role = choose_role(adapter, prefer, source=source)
@@ -181,10 +178,15 @@ class AdapterPeer(Peer):
         *,
         on_event: Callable[[model.Event], None] | None = None,
     ) -> None:
+        _refuse_session(request)
         self.work = work
         self.assignment = Assignment(
-            # An adapter passes on nothing else of what its peer is to see.
-            way=dataclasses.replace(way, env={**way.env, **request.extra_env}),
+            way=dataclasses.replace(
+                way,
+                # An adapter passes on nothing else of what its peer is to see.
+                env={**way.env, **request.extra_env},
+                protocol=request.options.get("dialect") or way.protocol,
+            ),
             cwd=request.workspace,
             permit=request.approver,
             budgets=request.budgets,
@@ -240,14 +242,7 @@ class AdapterConversation(Conversation):
         pass
 
     def prompt(self, prompt: str | Block | Sequence[Block]) -> ConversationTurn:
-        texts = []
-        for block in blocks_of(prompt):
-            if not isinstance(block, Text):
-                raise UsageError(
-                    f"{self.peer.info.name} is run by its Python adapter, which takes a prompt of "
-                    f"text only, and not {type(block).__name__.lower()}"
-                )
-            texts.append(block.text)
+        texts = [_text_of(block, self.peer.info.name or "") for block in blocks_of(prompt)]
         return DispatchTurn(self, "\n\n".join(texts))
 
     async def set_mode(self, mode_id: str) -> None:
@@ -271,7 +266,10 @@ class DispatchTurn(ConversationTurn):
     def __init__(self, conversation: AdapterConversation, text: str) -> None:
         flow = Flow(_nothing, _nothing, Limits())
         grace = conversation.peer.assignment.budgets or Budgets()
-        budgets = Budgets(first_event=None, silence=None, cancel_grace=grace.cancel_grace)
+        total = None if grace.total is None else grace.total + 2 * TOTAL_GRACE
+        budgets = Budgets(
+            first_event=None, silence=None, total=total, cancel_grace=grace.cancel_grace
+        )
         super().__init__(conversation, flow, budgets)
         self._conversation = conversation
         self._prompt = text
@@ -308,8 +306,6 @@ class DispatchTurn(ConversationTurn):
             )
         except DragomanError as error:
             outcome, failure = explain(error)
-            if isinstance(error, AdapterFailed):
-                outcome = Outcome.FAILED
             self.conclude(self._ended(outcome, error.error_class, failure), error)
             return
         if self.state is not TurnStage.ENDED:
@@ -341,6 +337,32 @@ class DispatchTurn(ConversationTurn):
     def _ended(self, outcome: Outcome, stop: str, failure: Failure | None) -> model.TurnEnded:
         base = self._place.base("", None)
         return model.TurnEnded(*base, outcome=outcome, stop=stop, failure=failure)
+
+
+def _refuse_session(request: RunRequest) -> None:
+    """Raise `UsageError` for what an adapter cannot be handed."""
+    what = f"{request.peer} is run by its Python adapter"
+    if request.session is not None:
+        raise UsageError(
+            f"{what}, which opens a session of its own for every prompt: leave the session out"
+        )
+    if request.mcp_servers and request.mcp_strict:
+        raise UsageError(f"{what}, which cannot be handed MCP servers: leave them out")
+
+
+def _text_of(block: Block, peer: str) -> str:
+    match block:
+        case Text(text):
+            return text
+        case Resource(uri, str() as text):
+            return f"{uri}:\n{text}"
+        case Link(uri):
+            return uri
+        case _:
+            raise UsageError(
+                f"{peer} is run by its Python adapter, which takes a prompt of text only, and not "
+                f"{type(block).__name__.lower()}"
+            )
 
 
 def _nothing() -> None:

@@ -11,7 +11,8 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -66,6 +67,23 @@ class DescribedAdapter:
 
 BROKEN: Final = (Exception, SystemExit)
 """What the code of an adapter may raise while it is loaded: anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedAdapter:
+    """The adapter of a peer, and what messages call it."""
+
+    adapter: Adapter
+    source: str
+    """Its file or module."""
+    roles: tuple[str, ...]
+    """The roles that it claims."""
+
+
+def load(known: KnownPeer, config: Config) -> LoadedAdapter:
+    """The adapter of a peer with its source and roles. Raises `ConfigInvalid`."""
+    adapter = load_adapter(known, config)
+    return LoadedAdapter(adapter, adapter_source(known, config), tuple(adapter.ROLES_CLAIMED))
 
 
 def load_adapter(known: KnownPeer, config: Config) -> Adapter:
@@ -191,8 +209,15 @@ def _made(module: Any, attribute: str, known: KnownPeer) -> Adapter:
         raise _invalid(known, "its dispatch is not an `async def`")
     if value.name != known.descriptor.name:
         raise _invalid(known, f"the adapter calls itself {value.name!r}")
+    if not _are_roles(value.ROLES_CLAIMED):
+        raise _invalid(known, "its ROLES_CLAIMED is not a list of roles")
     adapter: Adapter = value
     return adapter
+
+
+def _are_roles(value: Any) -> bool:
+    is_collection = isinstance(value, Collection) and not isinstance(value, str)
+    return is_collection and all(isinstance(role, str) for role in value)
 
 
 _PARTS: Final = ("name", "protocol", "ROLES_CLAIMED", "ROLE_PREFIX", "claims", "dispatch")

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dragoman.catalogue import Catalogue, load_catalogue
 from dragoman.catalogue.card_store import CARDS, CardStore
 from dragoman.config import Config, Paths, find_paths, load_config
+from dragoman.errors import ConfigInvalid
 
 if TYPE_CHECKING:
     # Most commands have no use for agent files, and the reader of YAML takes its time to load.
     from dragoman.catalogue.agent_files import Problem
+    from dragoman.runs.adapters import LoadedAdapter
 
 ALWAYS_ENABLED: Final = frozenset({"scout"})
 """Comes with dragoman, calls no model, and only looks: nobody has to allow it."""
@@ -33,6 +35,52 @@ class RunContext:
     paths: Paths
     config: Config
     catalogue: Catalogue
+    _adapters: dict[str, LoadedAdapter | ConfigInvalid] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """The Python adapters that were loaded, or what is wrong with them."""
+
+    def adapter(self, peer: str) -> LoadedAdapter | None:
+        """The Python adapter of a peer; None if its descriptor names none. It is loaded once.
+
+        Raises `ConfigInvalid` if it is missing, not trusted or does not load.
+        """
+        known = self.catalogue.known(peer)
+        if known.descriptor.adapter is None:
+            return None
+        if peer not in self._adapters:
+            from dragoman.runs import adapters
+
+            try:
+                self._adapters[peer] = adapters.load(known, self.config)
+            except ConfigInvalid as error:
+                self._adapters[peer] = error
+        found = self._adapters[peer]
+        if isinstance(found, ConfigInvalid):
+            raise found
+        return found
+
+    def adapter_problem(self, peer: str) -> str:
+        """Why the Python adapter of a peer cannot be used; empty if it can or there is none."""
+        try:
+            self.adapter(peer)
+        except ConfigInvalid as error:
+            return str(error)
+        return ""
+
+    def role_catalogue(self) -> Catalogue:
+        """The catalogue with the roles that peers really take: for a peer with a Python adapter
+        those of the adapter, unless the settings give it others.
+
+        Loads the adapters of enabled peers. One that cannot be used changes nothing.
+        """
+        claimed: dict[str, tuple[str, ...]] = {}
+        settings = self.config.settings
+        for name in self.catalogue.adapted:
+            if self.is_enabled(name) and settings.for_peer(name).roles is None:
+                if not self.adapter_problem(name) and (found := self.adapter(name)) is not None:
+                    claimed[name] = found.roles
+        return self.catalogue.with_roles(claimed) if claimed else self.catalogue
 
     @property
     def agent_folder(self) -> Path:
@@ -72,7 +120,7 @@ class RunContext:
                 Problem(Path(error.origin), None, _told(error.key, error.problem))
                 for error in broken
             ),
-            *validate(self.agent_files(), self.catalogue),
+            *validate(self.agent_files(), self.role_catalogue()),
         ]
 
     def again(self) -> RunContext:

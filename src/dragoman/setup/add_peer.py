@@ -218,7 +218,7 @@ def _change(
 def _left_behind(name: str, place: RunContext) -> list[str]:
     files = [
         file.path
-        for file in list_files(place.agent_files(), place.catalogue)
+        for file in list_files(place.agent_files(), place.role_catalogue())
         if file.target is not None and file.target.peer == name
     ]
     if not files:

@@ -33,7 +33,7 @@ from dragoman.errors import (
     WrongLaunch,
 )
 from dragoman.paths import RUNTIME, runtime_problem
-from dragoman.runs.adapters import adapter_source, load_adapter
+from dragoman.runs.adapters import adapter_source
 from dragoman.runs.context import RunContext
 from dragoman.setup.stray_processes import Leftover, find_leftovers
 from dragoman.store.damage import COMPANIONS, aside_of, find_damage
@@ -301,24 +301,24 @@ def _descriptors(place: RunContext) -> Iterator[Diagnosis]:
 
 def _adapters(place: RunContext) -> Iterator[Diagnosis]:
     """Load the Python adapters of the enabled peers, as `run` would."""
-    for peer in place.catalogue:
-        if peer.adapter is None or not place.is_enabled(peer.name):
+    for name in place.catalogue.adapted:
+        if not place.is_enabled(name):
             continue
-        known = place.catalogue.known(peer.name)
-        source = adapter_source(known, place.config)
         try:
-            adapter = load_adapter(known, place.config)
-            roles = ", ".join(map(str, adapter.ROLES_CLAIMED)) or "no role"
+            found = place.adapter(name)
         except ConfigInvalid as error:
+            source = adapter_source(place.catalogue.known(name), place.config)
             cure = f"mend {source}; `dragoman config trust` if the project has to be trusted"
             yield Diagnosis("adapters", CheckState.BAD, str(error), cure)
         else:
-            yield Diagnosis("adapters", CheckState.OK, f"{peer.name}: {source} claims {roles}")
+            assert found is not None
+            roles = ", ".join(found.roles) or "no role"
+            yield Diagnosis("adapters", CheckState.OK, f"{name}: {found.source} claims {roles}")
 
 
 def _agent_files(place: RunContext) -> Iterator[Diagnosis]:
     files = place.agent_files()
-    problems = validate(files, place.catalogue)
+    problems = validate(files, place.role_catalogue())
     for problem in problems:
         cure = problem.remedy or f"edit {problem.path}"
         yield Diagnosis("agents", CheckState.BAD, str(problem), cure)

@@ -243,7 +243,7 @@ def chosen(answer: str, ready: Sequence[str]) -> tuple[str, ...]:
 
 def first_wish(place: RunContext, enabled: Sequence[str]) -> DelegationRequest:
     """The first request: harmless, in a role of an enabled peer; without one it goes to scout."""
-    claimed = [role for name in enabled for role in place.catalogue.get(name).roles]
+    claimed = [role for name in enabled for role in place.role_catalogue().get(name).roles]
     role = min(claimed, key=_harm) if claimed else HARMLESS[0]
     return DelegationRequest(
         role=role, prompt=PROMPT, workspace=place.cwd, permissions="approve-reads"

@@ -110,6 +110,8 @@ def test_a_way_carries_what_the_descriptor_knows() -> None:
     assert (way.protocol, way.descriptor, way.name) == ("acp", tool, "tool")
     assert way.budgets().initialize == 90.0
     assert with_env(way, ["B", "A_KEY"]).inherit == ("A_KEY", "A_URL", "B")
+    assert not way.has_adapter
+    assert resolve(peer(NEW, adapter="tool.py"), environ={}, which=finds("tool")).has_adapter
 
 
 def test_a_name_leads_to_a_way_with_the_variables_of_the_users_settings() -> None:

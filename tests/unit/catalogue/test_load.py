@@ -77,6 +77,14 @@ def test_claimants_of_a_role_are_found(ours: Catalogue) -> None:
     assert ours.claimants("translate") == ()
 
 
+def test_roles_can_be_replaced_in_a_copy(ours: Catalogue) -> None:
+    other = ours.with_roles({"copilot": ("translate",)})
+    assert other.names == ours.names
+    assert other.claimants("translate") == ("copilot",)
+    assert "translate" in other.roles and "translate" not in ours.roles
+    assert other.get("gemini").roles == ours.get("gemini").roles
+
+
 def test_a_users_peer_is_one_of_the_catalogue_with_its_file_as_origin(tmp_path: Path) -> None:
     paths = paths_in(tmp_path)
     file = write(paths.peers_folder / "mine.toml", MINE)

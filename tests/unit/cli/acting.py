@@ -58,6 +58,10 @@ class ActedTurn:
             self.over.set_result(self.agent.answers(self))
         return await self.over
 
+    @property
+    def result(self) -> Result:
+        return self.over.result()
+
     def cancel(self) -> None:
         self.cancels += 1
         if not self.agent.deaf and not self.over.done():

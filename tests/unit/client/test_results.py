@@ -6,6 +6,7 @@ import pytest
 
 from dragoman.client.results import Result, error_kind, explain, outcome_with
 from dragoman.errors import (
+    AdapterFailed,
     AuthRequired,
     BrokerBusy,
     BudgetExceeded,
@@ -14,6 +15,7 @@ from dragoman.errors import (
     DragomanError,
     InvalidAnswer,
     LineTooLong,
+    PolicyNotEnforced,
     ProcessExited,
     ProtocolMismatch,
     RemoteError,
@@ -39,6 +41,8 @@ from dragoman.events.words import ErrorKind, Outcome
         (LineTooLong(1), Outcome.PROTOCOL_ERROR),
         (BrokerBusy("x"), Outcome.FAILED),
         (UsageError("x"), Outcome.FAILED),
+        (AdapterFailed("x", "x.py", "x"), Outcome.FAILED),
+        (PolicyNotEnforced("x", "x"), Outcome.FAILED),
     ],
     ids=lambda value: type(value).__name__,
 )

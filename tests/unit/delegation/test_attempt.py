@@ -6,6 +6,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from dragoman.catalogue.descriptor import Descriptor, Launch
 from dragoman.catalogue.launch import LaunchSpec
@@ -33,6 +34,9 @@ def test_a_prefix_of_the_role_stands_before_the_prompt(prefix: str, prompt: str)
     assert prefixed("look", "review", way) == prompt
     assert prefixed("look", "plan", way) == "look"
     assert prefixed("look", "review", LaunchSpec(command=("a",))) == "look"
+    # An adapter puts its own prefix before it.
+    adapted = LaunchSpec(command=("a",), descriptor=structs.replace(known, adapter="a.py"))
+    assert prefixed("look", "review", adapted) == "look"
 
 
 def test_what_comes_with_dragoman_is_the_host() -> None:

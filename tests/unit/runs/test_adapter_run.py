@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from dragoman.adapters import Adapter, Assignment
 from dragoman.catalogue.descriptor import Descriptor, Enforcement
 from dragoman.catalogue.enforcement import Enforced
-from dragoman.catalogue.launch import LaunchSpec
+from dragoman.catalogue.launch import LaunchSpec, way_to
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Opening
 from dragoman.client.results import Result
@@ -29,13 +31,24 @@ from dragoman.errors import (
 )
 from dragoman.events import model
 from dragoman.events.envelope import EventEnvelope
-from dragoman.events.parts import Image, Text
-from dragoman.events.words import Outcome, Role
+from dragoman.events.model import Event, MessageDelta
+from dragoman.events.parts import Failure, Image, Link, Resource, Text
+from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.policy import Approver, preset
 from dragoman.runs import adapter_run
-from dragoman.runs.adapter_run import AdapterPeer, AdapterWork, choose_role, dispatch
-from dragoman.runs.run import RunRequest
+from dragoman.runs.adapter_run import (
+    AdapterPeer,
+    AdapterWork,
+    adapter_work,
+    choose_role,
+    dispatch,
+)
+from dragoman.runs.context import RunContext
+from dragoman.runs.run import Run, RunListener, RunRequest
+from dragoman.runs.sessions import NEW
+from dragoman.store.open import open_store
 from tests.aio import aio
+from tests.unit.runs.contexts import place_in
 
 OK = Result(Outcome.OK, "done")
 
@@ -251,3 +264,190 @@ async def test_what_an_adapter_cannot_be_handed_is_refused() -> None:
             await conversation.set_option("loud", True)
         await conversation.set_mode("code")
         await conversation.set_model("small")
+
+
+# -- a run by an adapter
+
+AGENT = (sys.executable, str(Path(__file__).parents[2] / "integration" / "cli_agent.py"))
+
+DESCRIPTOR = """
+name = "tool"
+title = "Tool"
+protocol = "acp"
+roles = ["plan"]
+adapter = "tool.py"
+[[launch]]
+command = {command}
+"""
+
+CODE = """
+import asyncio
+from dragoman.adapters import judge, open_peer
+from dragoman.client.results import Result
+from dragoman.events.words import Outcome
+
+name, protocol, ROLES_CLAIMED, ROLE_PREFIX = "tool", "acp", ["draw", "plan"], {}
+
+def claims(role):
+    return role in ROLES_CLAIMED
+
+async def asked(launch, text, on_notification):
+    async with (
+        open_peer(launch.way, workspace=launch.cwd, on_event=on_notification) as peer,
+        peer.session(mode=launch.mode, model=launch.model) as session,
+    ):
+        return judge(await session.ask(text), launch.way.quirks)
+
+async def dispatch(launch, role, text, on_notification=None):
+    BODY
+"""
+
+ASKS = 'return await asked(launch, f"{role}: {text}", on_notification)'
+FORWARDS = "return await asked(launch, text, on_notification)"
+
+
+class Heard(RunListener):
+    """Remembers the callbacks."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def began(self, job: str, key: str) -> None:
+        self.calls.append(f"began {job}")
+
+
+def place_with(folder: Path, body: str | None) -> RunContext:
+    """A place with a peer whose adapter has this `dispatch`."""
+    peers = folder / "config_home" / "peers"
+    peers.mkdir(parents=True)
+    (peers / "tool.toml").write_text(DESCRIPTOR.format(command=list(AGENT)))
+    if body is not None:
+        (peers / "tool.py").write_text(CODE.replace("BODY", body))
+    return place_in(folder)
+
+
+def request_in(place: RunContext, text: str = "a house", **fields: Any) -> RunRequest:
+    way = way_to("tool", catalogue=place.catalogue, environ=place.environ)
+    plain: dict[str, Any] = {
+        "peer": "tool",
+        "enforced": Enforced(way=way),
+        "workspace": place.cwd,
+        "prompt": [Text(text)],
+        "approver": Approver(preset("deny-all"), "tool", str(place.cwd)),
+        "unattended": "deny-all",
+        "budgets": Budgets(),
+        "paths": place.paths,
+    }
+    return RunRequest(**{**plain, **fields})
+
+
+def run_of(place: RunContext, request: RunRequest, *, role: str | None = None, **how: Any) -> Run:
+    work = adapter_work("tool", place, role=role)
+    return Run(replace(request, adapter=work), **how)
+
+
+def test_the_role_of_the_work_is_the_wanted_the_preferred_or_the_first_one(tmp_path: Path) -> None:
+    place = place_with(tmp_path, ASKS)
+    assert adapter_work("scout", place, role="plan") is None
+    works = [
+        adapter_work("tool", place),
+        adapter_work("tool", place, role="plan"),
+        adapter_work("tool", place, prefer="plan"),
+        adapter_work("tool", place, prefer="debug"),
+    ]
+    assert [work and work.role for work in works] == ["draw", "plan", "plan", "draw"]
+    with pytest.raises(RoleNotClaimed):
+        adapter_work("tool", place, role="debug")
+
+
+@aio
+async def test_a_run_by_an_adapter_has_a_result_and_is_recorded(tmp_path: Path) -> None:
+    place, heard = place_with(tmp_path, ASKS), Heard()
+    request = request_in(place, job="j-1", model="large-preview", mode="plan")
+    seen = await run_of(place, request, role="plan", listener=heard).run()
+    assert seen.result is not None and seen.result.text == "you said plan: a house", seen
+    assert (seen.job, seen.context, seen.model) == ("j-1", NEW, "large-preview")
+    assert seen.prompted and seen.acted and seen.first_event_at is not None
+    assert heard.calls == ["began j-1"]
+    with open_store(paths=place.paths, read_only=True) as store:
+        job = store.job("j-1")
+        assert job is not None and (job.outcome, job.prompt) == ("ok", "a house")
+        session = store.session(job.session_key)
+        assert session is not None and session.closed_at is not None
+
+
+@aio
+async def test_every_prompt_of_a_run_is_a_piece_of_work_of_its_own(tmp_path: Path) -> None:
+    place = place_with(tmp_path, ASKS)
+    async with run_of(place, request_in(place)) as run:
+        first = await run.prompt([Text("one")])
+        second = await run.prompt([Text("two"), Link("file:///x", "x"), Resource("y:", "why")])
+    assert first.result is not None and first.result.text == "you said draw: one"
+    assert second.result is not None and second.result.text.endswith("two\n\nfile:///x\n\ny::\nwhy")
+    assert first.job != second.job
+
+
+@aio
+async def test_an_adapter_may_work_without_a_session(tmp_path: Path) -> None:
+    place, heard = place_with(tmp_path, 'return Result(Outcome.OK, "done")'), Heard()
+    seen = await run_of(place, request_in(place, job="j-1"), listener=heard).run()
+    assert seen.result is not None and seen.prompted and heard.calls == ["began j-1"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"session": "talk"}, "opens a session of its own"),
+        ({"mcp_servers": ["x"]}, "cannot be handed MCP servers"),
+    ],
+)
+@aio
+async def test_a_session_that_goes_on_and_servers_are_refused(
+    fields: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    place = place_with(tmp_path, ASKS)
+    seen = await run_of(place, request_in(place, **fields)).run()
+    assert isinstance(seen.error, UsageError) and words in str(seen.error)
+    assert not seen.prompted
+
+
+@aio
+async def test_a_failure_behind_the_prompt_is_a_result_with_what_was_said(tmp_path: Path) -> None:
+    place = place_with(tmp_path, "await asked(launch, text, on_notification); 1 / 0")
+    seen = await run_of(place, request_in(place)).run()
+    assert seen.error is None and seen.result is not None
+    assert (seen.result.outcome, seen.result.text) == (Outcome.FAILED, "you said a house")
+    assert isinstance(seen.result.error, AdapterFailed)
+
+
+@aio
+async def test_an_adapter_that_keeps_no_limit_of_time_ends_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter_run, "TOTAL_GRACE", 0.01)
+    # It ignores the first cancellation, and ends with the one that comes when the run is left.
+    place = place_with(tmp_path, f"TRIES = [True, False]\n    {DEAF}")
+    request = request_in(place, budgets=Budgets(total=0.01, cancel_grace=0.05))
+    seen = await run_of(place, request).run()
+    assert seen.result is not None and seen.result.outcome is Outcome.TIMED_OUT
+
+
+DEAF = """while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            if TRIES.pop():
+                raise"""
+
+
+@aio
+async def test_a_limit_ends_the_adapter(tmp_path: Path) -> None:
+    place = place_with(tmp_path, FORWARDS)
+    over = Failure("too much", ErrorKind.QUOTA, None, False, None)
+
+    def limit(event: Event) -> Failure | None:
+        return over if isinstance(event, MessageDelta) else None
+
+    seen = await run_of(place, request_in(place, "wait", limit=limit)).run()
+    assert seen.result is not None and seen.over is over
+    assert (seen.result.outcome, seen.result.failure) == (Outcome.TRUNCATED, over)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.errors import ConfigInvalid
 from dragoman.runs.context import RunContext, load_context
 
 
@@ -62,3 +63,69 @@ def test_cards_are_looked_for_where_the_ladder_keeps_them(place: RunContext) -> 
     from dragoman.catalogue.card_store import CARDS
 
     assert place.cards().folder == place.paths.data / CARDS
+
+
+# -- adapters
+
+ADAPTER = """
+from pathlib import Path
+name, protocol, ROLES_CLAIMED, ROLE_PREFIX = "tool", "acp", ["draw"], {}
+with (Path(__file__).parent / "loads").open("a") as file:
+    file.write("x")
+
+def claims(role):
+    return role in ROLES_CLAIMED
+
+async def dispatch(launch, role, text, on_notification=None):
+    return text
+"""
+
+
+def adapted(folder: Path, code: str | None, settings: str = "") -> RunContext:
+    peers = folder / "CONFIG" / "peers"
+    peers.mkdir(parents=True)
+    (peers / "tool.toml").write_text(
+        'name = "tool"\ntitle = "Tool"\nroles = ["plan"]\nadapter = "tool.py"\n'
+        '[[launch]]\ncommand = ["tool"]\n'
+    )
+    if code is not None:
+        (peers / "tool.py").write_text(code)
+    (folder / "CONFIG" / "config.toml").write_text(settings)
+    return look(folder)
+
+
+ENABLED = 'enabled_peers = ["tool"]\n'
+
+
+def test_an_adapter_is_loaded_once_and_its_roles_count(tmp_path: Path) -> None:
+    place = adapted(tmp_path, ADAPTER, ENABLED)
+    assert place.adapter("scout") is None
+    found = place.adapter("tool")
+    assert found is not None and found.roles == ("draw",)
+    assert place.role_catalogue().get("tool").roles == ("draw",)
+    assert place.role_catalogue().claimants("draw") == ("tool",)
+    assert "plan" not in place.role_catalogue().get("tool").roles
+    assert place.adapter_problem("tool") == ""
+    assert (tmp_path / "CONFIG" / "peers" / "loads").read_text() == "x"
+    assert place.catalogue.get("tool").roles == ("plan",)
+
+
+def test_the_adapter_of_a_peer_that_is_not_enabled_is_not_loaded_for_its_roles(
+    tmp_path: Path,
+) -> None:
+    place = adapted(tmp_path, ADAPTER)
+    assert place.role_catalogue() is place.catalogue
+    assert not (tmp_path / "CONFIG" / "peers" / "loads").exists()
+
+
+def test_roles_of_the_settings_count_before_those_of_an_adapter(tmp_path: Path) -> None:
+    place = adapted(tmp_path, ADAPTER, f'{ENABLED}[peer.tool]\nroles = ["review"]\n')
+    assert place.role_catalogue().get("tool").roles == ("review",)
+
+
+def test_an_adapter_that_does_not_load_changes_no_roles_and_says_why(tmp_path: Path) -> None:
+    place = adapted(tmp_path, None, ENABLED)
+    assert place.role_catalogue().get("tool").roles == ("plan",)
+    assert "there is no" in place.adapter_problem("tool")
+    with pytest.raises(ConfigInvalid, match="the adapter tool.py of tool"):
+        place.adapter("tool")

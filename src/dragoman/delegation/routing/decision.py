@@ -24,6 +24,8 @@ class Reason(enum.StrEnum):
     NOT_INSTALLED = "not_installed"
     NOT_ENABLED = "not_enabled"
     """It is not on the allow-list."""
+    ADAPTER_INVALID = "adapter_invalid"
+    """Its Python adapter is missing, not trusted or does not load."""
     NO_CARD = "no_card"
     """It was never verified, and the settings require that."""
     CARD_SAYS_NO = "card_says_no"

@@ -96,7 +96,7 @@ def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
 
 
 def _unusable(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
-    """Not installed, not enabled, or failed in its verification."""
+    """Not installed, not enabled, without its adapter, or failed in its verification."""
     if not peer.installed:
         return PassedOver(
             peer=peer.name,
@@ -110,6 +110,13 @@ def _unusable(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
             peer=peer.name,
             reason=Reason.NOT_ENABLED,
             detail="it is not enabled" + _advice(peer.hint, f"dragoman peers enable {peer.name}"),
+        )
+    if peer.adapter_problem:
+        return PassedOver(
+            peer=peer.name,
+            reason=Reason.ADAPTER_INVALID,
+            detail=f"its adapter cannot be used: {peer.adapter_problem}; `dragoman doctor` checks "
+            "adapters",
         )
     verify = f"dragoman peers verify {peer.name}"
     if peer.card is None:

@@ -44,6 +44,8 @@ class PeerFacts(Struct, frozen=True, kw_only=True):
     """The command that helps with what is in the way: install, enable or log in."""
     enabled: bool = False
     """Whether it is on the allow-list."""
+    adapter_problem: str = ""
+    """Why its Python adapter cannot be used; empty if it can or there is none."""
     card: CardFacts | None = None
     """None: it was never verified."""
     tiers: dict[str, str] = field(default_factory=dict)
