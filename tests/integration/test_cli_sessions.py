@@ -14,6 +14,7 @@ import pytest
 
 from dragoman.store.store import Store
 from tests.integration.cli_shell import Cli, Done, cli_in, warm_cli
+from tests.integration.mcp_places import describe
 from tests.unit.store.stores import session
 
 QUIET = ("--format", "quiet")
@@ -95,6 +96,17 @@ def test_sessions_are_begun_closed_and_named_anew(warm: Cli) -> None:
     assert listed(warm) == []
     missing = warm("sessions", "show", "nobody")
     assert (missing.code, "there is no session 'nobody'" in missing.err) == (4, True)
+
+
+@pytest.mark.parametrize("action", ["new", "ensure"])
+def test_a_session_is_begun_with_the_model_that_was_asked_for(warm: Cli, action: str) -> None:
+    describe(warm, "tester", "review")
+    assert warm("sessions", action, "tester", "-s", "a", "-m", "large").code == 0
+    done = result(warm("run", "tester", "settings", "-s", "a", "--format", "json"))
+    assert done["text"].startswith("model large-preview "), done
+    refused = warm("sessions", action, "tester", "-s", "b", "-m", "nonesuch")
+    assert refused.code == 2 and "has no model 'nonesuch'" in refused.err
+    assert [row["name"] for row in listed(warm, "--closed")] == ["a"]
 
 
 def test_a_session_that_only_the_peer_remembers_is_listed_and_adopted(warm: Cli) -> None:
