@@ -2,8 +2,9 @@
 
 Owns one table of data. Prefixes, alphabets and lengths follow the rule set of gitleaks (MIT, see
 NOTICE), written in our own form, and without its word boundaries, entropy and generic rules: a key
-is found wherever it stands. Each row is tried only on a text that holds one of its literals, which
-a text without secrets seldom does. Which names announce a secret is in `names`.
+is found wherever it stands. Rules that tell a key from ordinary text only by such a boundary, or by
+the name of a service before it, are left out. Each row is tried only on a text that holds one of
+its literals, which a text without secrets seldom does. Which names announce a secret is in `names`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _PREFIXED: Final = (
     ("sk-ant-", _URL, 16),
     ("sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_ pk_live_ whsec_", _ALNUM, 10),
     ("AKIA ASIA ABIA ACCA", "A-Z0-9", 12),
+    ("A3T", "A-Z0-9", 17),
     ("ABSK", _BASE64, 100),
     ("bedrock-api-key-", _BASE64, 16),
     ("AIza", _URL, 20),
@@ -50,7 +52,7 @@ _PREFIXED: Final = (
     ("duffel_test_ duffel_live_", _URL + "=", 40),
     ("EZAK EZTK", _ALNUM, 54),
     ("EAAC EAAM", _ALNUM, 100),
-    ("FLWSECK- FLWSECK_TEST-", "A-Ha-h0-9X-", 12),
+    ("FLWSECK- FLWSECK_TEST- FLWPUBK- FLWPUBK_TEST-", "A-Ha-h0-9X-", 12),
     ("fo1_", _URL, 43),
     ("fm1a_ fm1r_ fm2_", _BASE64, 100),
     ("fio-u-", _URL + "=", 60),
@@ -83,6 +85,10 @@ _PREFIXED: Final = (
     ("key-", "a-f0-9", 32),
     ("dnkey-", _URL + "=", 40),
     ("eyJrIjoi", _BASE64, 70),
+    # A JSON Web Token in base64.
+    ("ZXlK", _BASE64, 80),
+    ("sl.", _URL + "=", 130),
+    ("AQVN", _URL, 35),
     ("ico-", _ALNUM, 32),
     ("s-s4t2ud- s-s4t2af-", "a-f0-9", 64),
     ("v1.0-", "a-f0-9-", 100),
@@ -124,6 +130,14 @@ _SPECIAL: Final = (
     (("glpat-", "glrt-"), rf"gl(?:pat|rt)-[{_URL}]{{16,}}\.[a-z0-9]{{9}}"),
     (("_gitlab_session",), rf"_gitlab_session=(?P<secret>[{_ALNUM}]{{32}})"),
     (("pat.", "sat."), rf"[ps]at\.[{_URL}]{{22}}\.[{_ALNUM}]{{24}}\.[{_ALNUM}]{{20}}"),
+    (("pat",), rf"pat[{_ALNUM}]{{14}}\.[a-f0-9]{{64}}"),
+    (
+        (".acc_", ".acc-"),
+        rf"(?:sc|ext)_[{_ALNUM}]{{5,30}}\.[{_ALNUM}]{{4,6}}\.acc[_-][{_ALNUM}-]{{10,32}}\.[{_URL}+/=]{{30,}}",
+    ),
+    (("4b1d",), rf"4b1d(?=[a-z0-9]{{0,37}}[A-Z])[{_ALNUM}]{{38}}"),
+    (("pk.", "sk."), r"[ps]k\.[A-Za-z0-9]{60}\.[A-Za-z0-9]{22}"),
+    (("t1.",), rf"t1\.[{_URL}]+={{0,2}}\.[{_URL}]{{86}}={{0,2}}"),
     (("API-",), r"API-(?=[A-Z]{0,25}[0-9])[A-Z0-9]{26}"),
     (("A3-",), r"A3-[A-Z0-9]{6}-[A-Z0-9]{5,6}(?:-?[A-Z0-9]{5,6}){3,4}"),
     (
@@ -193,6 +207,8 @@ _GATES: Final = {
     "_": r"_[A-Za-z0-9+/=.-]{10}",
     "-": r"-[A-Za-z0-9+/=._-]{8}",
     ".": r"\.[A-Za-z0-9=._-]{16}",
+    # It is also the beginning of many words.
+    "pat": r"pat[A-Za-z0-9]{14}\.",
 }
 _OPEN: Final = frozenset(
     # Prefixes whose body may have the same character again before the gate is through.
