@@ -21,7 +21,7 @@ from dragoman.policy import preset
 from dragoman.runs import run
 from dragoman.store.ledger import Ledger, ledger_path
 from tests.aio import aio
-from tests.integration.cli_shell import AGENT, Cli, cli_in
+from tests.integration.cli_shell import AGENT, Cli, cli_in, warm_cli
 from tests.integration.delegated_peers import QUICK, Bench, add_peer, bench_in, read_lines
 from tests.unit.delegation.worktree.repositories import commit_all, git
 
@@ -437,6 +437,34 @@ def test_a_peer_that_failed_too_often_is_used_again_after_a_run_that_succeeded(
         how.write_text("ok")
         assert cli(*end).code == 0
         assert cli(*work).code == 0
+
+
+def test_a_job_without_a_caller_unparks_its_peer_where_it_succeeded() -> None:
+    with warm_cli() as bare:
+        config, how = bare.home / "config_home", bare.home / "alpha.how"
+        add_peer(config, bare.home, "alpha", "keyed", ("review",), more=KEYED)
+        (config / "config.toml").write_text(f'enabled_peers = ["alpha"]\n{QUICK}')
+        keyed = replace(bare, extra={**bare.extra, "ALPHA_KEY": "k"})
+        work = ("delegate", "review", "look", "--strict")
+
+        def is_parked(cli: Cli) -> bool:
+            told = json.loads(cli("explain", "review", "--format", "json").out)
+            reasons = {one["peer"]: one["reason"] for one in told["passed_over"]}
+            return reasons.get("alpha") == "parked"
+
+        def succeed_without_waiting(cli: Cli) -> None:
+            job = cli("run", "alpha", "look", "--no-wait").out.strip()
+            done = cli("jobs", "result", job, "--wait")
+            assert done.code == 0, done.err
+
+        assert bare(*work).code == 6
+        assert is_parked(bare)
+        succeed_without_waiting(keyed)
+        assert is_parked(bare), "the login is still missing here"
+        how.write_text("ok")
+        succeed_without_waiting(bare)
+        assert not is_parked(bare)
+        assert bare(*work).code == 0
 
 
 def test_a_card_of_a_shell_without_the_key_keeps_no_other_shell_from_the_peer(

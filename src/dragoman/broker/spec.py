@@ -95,6 +95,8 @@ class BrokerSpec(Struct, frozen=True, kw_only=True):
     """Whether its program writes a command as the title of a question."""
     login_hint: str = ""
     """What a person does to log in."""
+    surroundings: str = ""
+    """Which credential variables are set for it, see `catalogue.launch.surroundings_of`."""
     read_files: bool = True
     write_files: bool = True
     terminals: bool = False

@@ -7,6 +7,7 @@ command lines that are known to be wrong (`WrongLaunch`). Looks at files and sta
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import sys
@@ -38,6 +39,10 @@ PLATFORMS: Final[Mapping[str, Platform]] = {
     "win32": "windows",
     "cygwin": "windows",
 }
+
+
+MARK_SIZE: Final = 16
+"""Characters of the hash of `surroundings_of`: it tells a handful of shells of one user apart."""
 
 
 def current_platform() -> Platform:
@@ -140,6 +145,27 @@ def way_to(
 def with_env(spec: LaunchSpec, names: Iterable[str]) -> LaunchSpec:
     """The launch spec with more of our environment variables passed to the program."""
     return replace(spec, inherit=tuple(dict.fromkeys([*spec.inherit, *names])))
+
+
+def surroundings_of(
+    descriptor: Descriptor | None,
+    *,
+    env: Iterable[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> str:
+    """Hash of the credential variables that are set for a peer: those that its descriptor names,
+    and those that the user lets through (`env`). Only the names count, never a value."""
+    environ = os.environ if environ is None else environ
+    if descriptor is None:
+        return ""
+    named = {*descriptor.credentials.env, *descriptor.credentials.endpoints}
+    for name in env:
+        if name.endswith("*"):
+            named.update(each for each in environ if each.startswith(name[:-1]))
+        else:
+            named.add(name)
+    present = "\0".join(sorted(name for name in named if environ.get(name)))
+    return hashlib.sha256(present.encode()).hexdigest()[:MARK_SIZE]
 
 
 def _spec(descriptor: Descriptor, launch: Launch, command: tuple[str, ...] | None) -> LaunchSpec:
@@ -327,6 +353,7 @@ __all__ = [
     "program_name",
     "refuse_described",
     "resolve",
+    "surroundings_of",
     "unwrap",
     "way_to",
     "with_env",

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from dragoman.catalogue import Credentials, Descriptor, Install, Launch
-from dragoman.catalogue.launch import LaunchSpec, describe_command, resolve, way_to, with_env
+from dragoman.catalogue.launch import (
+    LaunchSpec,
+    describe_command,
+    resolve,
+    surroundings_of,
+    way_to,
+    with_env,
+)
 from dragoman.catalogue.load import Catalogue, KnownPeer, built_in
 from dragoman.config.schema import PeerSettings, Settings
 from dragoman.errors import NotInstalled, UnknownPeer, WrongLaunch
@@ -320,3 +327,23 @@ def test_a_launch_that_somebody_described_is_refused_where_it_is_known_to_be_wro
     with pytest.raises(WrongLaunch, match="gemini --acp"):
         way_to("mine", catalogue=known)
     assert way_to("yours", catalogue=known).descriptor == right
+
+
+KEYED = peer(Launch(), credentials=Credentials(env=("A_KEY", "B_KEY"), endpoints=("A_URL",)))
+
+
+def mark(environ: dict[str, str], *env: str) -> str:
+    return surroundings_of(KEYED, env=env, environ=environ)
+
+
+def test_surroundings_differ_by_which_variables_are_set_and_not_by_their_values() -> None:
+    assert mark({"A_KEY": "x", "C": "1"}) == mark({"A_KEY": "y"})
+    assert len({mark({}), mark({"A_KEY": "x"}), mark({"B_KEY": "x"}), mark({"A_URL": "x"})}) == 4
+    assert mark({"A_KEY": ""}) == mark({})
+    assert surroundings_of(None, environ={"A_KEY": "x"}) == ""
+
+
+def test_variables_that_the_user_lets_through_count() -> None:
+    assert mark({"MINE": "x"}) == mark({})
+    assert mark({"MINE": "x"}, "MINE") != mark({}, "MINE")
+    assert mark({"MINE_1": "x"}, "MINE_*") != mark({}, "MINE_*")

@@ -32,7 +32,7 @@ from dragoman.broker.spec import (
     identify_files,
     real_workspace,
 )
-from dragoman.catalogue.launch import LaunchSpec
+from dragoman.catalogue.launch import LaunchSpec, surroundings_of
 from dragoman.catalogue.open import open_peer, options_of
 from dragoman.client import file_guard
 from dragoman.client.acp.client import AcpClient
@@ -191,6 +191,7 @@ def spec_of(
         loads_next_minute=way.quirks.loads_next_minute,
         command_titles=way.quirks.command_titles,
         login_hint="" if descriptor is None else descriptor.credentials.login,
+        surroundings=surroundings_of(descriptor, env=env),
         read_files=read_files,
         # An agent is told that files can be written; whether that is so is each caller's matter.
         write_files=write_files or spoken == ACP,

@@ -32,6 +32,7 @@ from dragoman.errors import (
 )
 from dragoman.redaction.redactor import Redactor
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.store.peer_recovery import unpark_after_success
 from dragoman.store.records import JobRecord, SessionRecord
 from dragoman.store.store import Store, store_path
 from dragoman.store.writer import StoreWriter
@@ -372,6 +373,15 @@ class BrokerRecorder:
         if writer is None:
             job.settled()
             return
+        if job.caller is None and job.outcome is not None and job.outcome.good:
+            # A caller that waits looks at the result itself, and knows more of the peer.
+            state, peer, here = (
+                Path(self._spec.paths.state),
+                self._spec.peer,
+                self._spec.surroundings,
+            )
+            # Before the end of the job: a command that sees the end finds the peer unparked.
+            writer.put(lambda store: unpark_after_success(peer, state, here))
         record = msgspec.structs.replace(self.record(job), state="ended")
         if job.id in self._jobs:
             self._jobs.discard(job.id)

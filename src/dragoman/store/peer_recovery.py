@@ -1,0 +1,63 @@
+"""Unpark a peer in the ledger after a successful turn, and reset its failure count.
+
+Runs after every turn, so it looks with one plain query before it opens the ledger. `delegation`
+calls it for turns that it waited for, `broker` for turns without a caller. `store.values` has what
+recovers.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dragoman.errors import StoreError
+
+if TYPE_CHECKING:
+    from dragoman.store.values import Health
+
+log: Final = logging.getLogger("dragoman.store")
+
+LEDGER: Final = "ledger.db"
+"""File name of the ledger, below the state directory."""
+
+NO_TROUBLE: Final = ('"parked_until":null', '"logins":{}', '"failures":0')
+"""JSON in the ledger for a peer that is neither parked nor failing."""
+
+
+def unpark_after_success(peer: str, state: Path, surroundings: str) -> None:
+    """Unpark a peer in these surroundings. A ledger that cannot be used is ignored: the turn is
+    done."""
+    path = state / LEDGER
+    if not _may_be_parked(peer, path):
+        return
+    from dragoman.store.ledger.ledger import Ledger
+
+    def recovered(health: Health) -> Health:
+        return health.recovered(surroundings)
+
+    try:
+        with Ledger.open(path) as ledger:
+            known = ledger.health(peer)
+            if recovered(known) != known:
+                ledger.change_health(peer, recovered)
+    except StoreError as error:
+        log.debug("%s is not unparked: %s", peer, error)
+
+
+def _may_be_parked(peer: str, path: Path) -> bool:
+    """Whether the peer may be parked or failing. A raw query: opening the ledger takes longer than
+    everything else that a command does after its turn, and is nearly always unnecessary."""
+    if not os.path.exists(path):
+        return False
+    import sqlite3
+    from contextlib import closing
+
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+            row = connection.execute("SELECT data FROM health WHERE peer = ?", (peer,)).fetchone()
+    except sqlite3.Error as error:
+        log.debug("whether %s is parked is not known: %s", peer, error)
+        return False
+    return row is not None and not all(words in row[0] for words in NO_TROUBLE)
