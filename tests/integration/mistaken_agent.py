@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ async def answer(turn: Any) -> Any:
     match turn.text:
         case "raise":
             raise ValueError("my bug")
+        case text if "raise with the key" in text:
+            raise ValueError(f"my bug with {os.environ['MISTAKEN_KEY']}")
         case "exit":
             sys.exit(3)
         case "return":

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import acp as sdk
 import pytest
 
 from dragoman.testing import scripted
+from tests.aio import aio
 from tests.integration.cli_shell import Cli, Done, cli_in, warm_cli
+from tests.integration.mcp_places import WAIT, over_stdio, settings, text_of
+from tests.integration.test_serve_acp import editor
 
 AGENT = (sys.executable, str(Path(__file__).with_name("mistaken_agent.py")))
 HINT = "It was probably started in the wrong way"
+SECRET = "a-key-of-the-mistaken-agent-0123456789"
+LOGGED = re.compile(r"incident ([0-9a-f]{8}): the handler of session/prompt failed")
 
 
 @pytest.fixture
@@ -102,7 +111,9 @@ def warm() -> Iterator[Cli]:
         (peers / "mistaken.toml").write_text(
             'name = "mistaken"\ntitle = "x"\nprotocol = "acp"\nroles = ["review"]\n'
             f"[[launch]]\ncommand = {command}\n"
+            '[credentials]\nenv = ["MISTAKEN_KEY"]\n'
         )
+        cli.extra["MISTAKEN_KEY"] = SECRET
         yield cli
 
 
@@ -120,10 +131,91 @@ def test_a_delegation_hands_on_what_its_agent_says_on_stderr(warm: Cli) -> None:
     assert warm("peers", "enable", "mistaken").code == 0
     done = warm("delegate", "review", "raise", "--peer", "mistaken")
     assert done.code == 1
-    assert "dragoman: mistaken said on stderr:" in done.err
+    assert "said on stderr:" in done.err
     assert done.err.count("ValueError: my bug") == 1
     incident = done.err.partition("Internal error (-32603), incident ")[2].split()[0]
     assert f"incident {incident}: the handler of session/prompt failed" in done.err
+
+
+@pytest.mark.parametrize("way", ["no-wait", "warm", "cold", "delegate"])
+def test_a_job_keeps_the_stderr_of_its_failure_without_secrets(warm: Cli, way: str) -> None:
+    prompt = "raise with the key"
+    if way == "no-wait":
+        job = warm("run", "mistaken", prompt, "--no-wait").out.strip()
+    else:
+        assert warm("peers", "enable", "mistaken").code == 0
+        words = ("run", "mistaken", prompt, *(["--cold"] if way == "cold" else []))
+        if way == "delegate":
+            words = ("delegate", "review", prompt, "--peer", "mistaken")
+        assert warm(*words).code == 1
+        # A broker answers before the job is on the disk.
+        newest = ("jobs", "list", "--limit", "1", "--format", "quiet")
+        job = next(job for _ in range(100) if (job := warm(*newest).out.strip()))
+    done = warm("jobs", "result", job, "--wait")
+    assert done.code == 1
+    assert "ValueError: my bug with " in done.err
+    (incident,) = LOGGED.findall(done.err)
+    assert f"Internal error (-32603), incident {incident}" in done.err
+    told = json.loads(warm("jobs", "result", job, "--format", "json").out)
+    assert told["failure"]["message"].endswith(f"incident {incident}")
+    assert LOGGED.findall(told["failure"]["stderr_tail"]) == [incident]
+    assert "ValueError: my bug with " in told["failure"]["stderr_tail"]
+    assert "ValueError: my bug with " in warm("jobs", "watch", job).err
+    assert SECRET not in done.err + json.dumps(told)
+    for file in (warm.home / "state_home").rglob("*"):
+        assert not file.is_file() or SECRET.encode() not in file.read_bytes(), file
+
+
+@pytest.mark.parametrize("broker", ["1", "0"])
+@aio
+async def test_an_editor_gets_the_stderr_of_the_agent_with_its_error(
+    warm: Cli, broker: str
+) -> None:
+    assert warm("peers", "enable", "mistaken").code == 0
+    warm.extra["DRAGOMAN_WARM"] = broker
+    async with editor(warm, "--peer", "mistaken") as it:
+        session = (await it.agent.new_session(str(warm.cwd))).session_id
+        with pytest.raises(sdk.RequestError) as caught:
+            await it.agent.prompt(session, [sdk.text_block("raise with the key")])
+        data: Any = caught.value.data
+        tail = data["dragoman"]["stderrTail"]
+        assert LOGGED.findall(tail) == [data["incident"]]
+        assert "ValueError: my bug with " in tail and SECRET not in tail
+        await it.agent.set_config_option("peer", session, "auto")
+        with pytest.raises(sdk.RequestError) as caught:
+            await it.agent.prompt(session, [sdk.text_block("/delegate review raise with the key")])
+        told = str(caught.value)
+        assert LOGGED.search(told) and "ValueError: my bug with " in told and SECRET not in told
+        assert "ValueError: my bug with " in str(it.updates)
+
+
+def test_a_client_of_a_dragoman_in_between_is_shown_the_stderr_of_the_agent(warm: Cli) -> None:
+    assert warm("peers", "enable", "mistaken").code == 0
+    ours = [f"{name}={value}" for name, value in warm.env.items() if name != "PATH"]
+    server = ["env", *ours, *warm.argv("serve", "acp", "--peer", "mistaken")]
+    for cold in ((), ("--cold",)):
+        done = warm("run", "raise", *cold, "--", *server)
+        assert done.code == 1
+        assert done.err.count("ValueError: my bug") == 1
+        (incident,) = LOGGED.findall(done.err)
+        assert f"Internal error (-32603), incident {incident}" in done.err
+
+
+@aio
+async def test_a_host_of_mcp_gets_the_stderr_of_the_agent_with_every_tool(warm: Cli) -> None:
+    settings(warm, 'enabled_peers = ["mistaken"]\n')
+    async with asyncio.timeout(WAIT), over_stdio(warm) as host:
+        prompt = "raise with the key"
+        asked = await host.call_tool("ask_peer", {"peer": "mistaken", "prompt": prompt})
+        work = {"role": "review", "prompt": prompt, "peer": "mistaken"}
+        delegated = await host.call_tool("delegate", work)
+        assert asked.structured_content is not None
+        job = {"job": asked.structured_content["job"]}
+        for answer in (asked, delegated, await host.call_tool("job_result", job)):
+            told = text_of(answer)
+            assert answer.is_error
+            assert LOGGED.search(told) and "ValueError: my bug with " in told
+            assert SECRET not in told + json.dumps(answer.structured_content)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from dragoman.client.acp.client import AcpClient
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
 from dragoman.client.file_guard import decided, reading, require, running, writing
 from dragoman.client.permissions import Answer, Decision, Denial, Question
+from dragoman.client.results import with_stderr
 from dragoman.delegation.parked import note_success
 from dragoman.delegation.permission_ceiling import (
     environment,
@@ -27,7 +28,7 @@ from dragoman.delegation.permission_ceiling import (
     policy_for,
 )
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import DragomanError, NotPermitted, Unsupported
+from dragoman.errors import DragomanError, NotPermitted, RemoteError, Unsupported
 from dragoman.events.model import Event
 from dragoman.events.parts import Block, Resource, Text
 from dragoman.events.view import View
@@ -36,6 +37,7 @@ from dragoman.gateway.choices import stands_for_models
 from dragoman.policy import Approver, allows_everything, unattended
 from dragoman.runs.adapter_run import adapter_work
 from dragoman.runs.cancel import CancelHandle
+from dragoman.runs.context import redacted_stderr
 from dragoman.runs.lineage import inherited
 from dragoman.runs.open_by_name import ttl_of
 from dragoman.runs.run import Run, RunListener, RunRequest
@@ -241,6 +243,7 @@ class PeerSession(RunListener):
                             await self.conversation.close()
         except DragomanError as error:
             if not ready.done():
+                self._attach_stderr(error)
                 ready.set_exception(error)
         finally:
             if not ready.done():
@@ -344,6 +347,8 @@ class PeerSession(RunListener):
         request = self._request
         self._began, self._follow = on_begin, follow
         seen = await self._run.prompt([self._taken(block) for block in blocks], job=job)
+        if seen.result is not None and seen.result.error is not None:
+            self._attach_stderr(seen.result.error)
         if seen.result is not None and seen.result.ok:
             note_success(
                 self.name,
@@ -353,6 +358,14 @@ class PeerSession(RunListener):
                 environ=self._place.environ,
             )
         return seen
+
+    def _attach_stderr(self, error: DragomanError) -> None:
+        """Put the end of the peer's stderr into the data of its error, for the client."""
+        if isinstance(error, RemoteError):
+            tail = redacted_stderr(
+                error, peer=self.name, place=self._place, workspace=self._request.workspace
+            )
+            error.data = with_stderr(error.data, tail)
 
     def _taken(self, block: Block) -> Block:
         """A block as the peer can take it. A text is a text, wherever it is embedded."""

@@ -58,23 +58,6 @@ def revive(data: Any, message: str = "") -> DragomanError | None:
     return error
 
 
-def with_stderr(data: Any, tail: str) -> Any:
-    """The data of an agent's own error, with what it said on stderr meanwhile."""
-    if not tail or not (data is None or isinstance(data, dict)):
-        return data
-    return {**(data or {}), KEY: {"stderrTail": tail[-MAX_TEXT_SIZE:]}}
-
-
-def stderr_of(data: Any) -> tuple[str, Any]:
-    """What such data says of stderr, and the agent's own data."""
-    ours = data.get(KEY) if isinstance(data, dict) else None
-    tail = ours.get("stderrTail") if isinstance(ours, dict) else None
-    if not isinstance(tail, str):
-        return "", data
-    own = {name: value for name, value in data.items() if name != KEY}
-    return tail, own or None
-
-
 def busy(limit: int) -> BrokerBusy:
     """The error for one request too many."""
     return BrokerBusy(f"{limit} requests wait at this broker already; try again when some are done")

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.broker import error_codec
+from dragoman.client.results import stderr_of, with_stderr
 from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import ConfigInvalid, DragomanError, RemoteError, UsageError
 from dragoman.policy.rules import Policy, PolicyName, PolicySettings
@@ -227,7 +228,7 @@ def text(raw: Raw | None) -> str | None:
 def refusal(error: DragomanError) -> RemoteError:
     """What a caller gets for an error: the peer's own as it is, ours with its class beside it."""
     if isinstance(error, RemoteError):
-        data = error_codec.with_stderr(error.data, error.stderr_tail)
+        data = with_stderr(error.data, stderr_of(error))
         return RemoteError(error.code, error.message, data)
     if error.error_class == "broker_busy":
         code = error_codec.BUSY

@@ -93,12 +93,17 @@ def message(error: DragomanError) -> str:
     return _lines(str(error), whose(error), advice(error), tail)
 
 
+def stderr_lines(tail: str) -> list[str]:
+    """The end of an agent's stderr for a person; nothing if it is empty."""
+    said = [line.rstrip() for line in tail.splitlines() if line.strip()]
+    shown = [f"    {neutral(short(line))}" for line in said[-SHOWN_STDERR_LINES:]]
+    return ["  the agent said on stderr:", *shown] if said else []
+
+
 def _lines(happened: str, fault: str, next_step: str, stderr: str = "") -> str:
-    said = [line.rstrip() for line in stderr.splitlines() if line.strip()]
     lines = [
         f"dragoman: {neutral(short(happened))}",
-        *(["  the agent said on stderr:"] if said else []),
-        *(f"    {neutral(short(line))}" for line in said[-SHOWN_STDERR_LINES:]),
+        *stderr_lines(stderr),
         f"  whose fault: {fault}",
         f"  what next:   {neutral(short(next_step))}",
     ]

@@ -170,6 +170,7 @@ def show_result(job: JobRecord, format: ListFormat) -> int:
         failure = (job.failure or {}).get("message")
         trouble = f": {neutral(str(failure))}" if failure else ""
         put_err(f"[{told}] {took}{trouble}\n" if took else f"[{told}]{trouble}\n")
+        put_err(job_pages.stderr_of(job))
     if not over:
         return ExitCode.TIMEOUT
     return of_outcome(job.outcome or "unknown")

@@ -77,6 +77,8 @@ def watch_job(id: str, *, format: ListFormat) -> int:
             told = f"{job_pages.state_of(job)}, {took}" if took else job_pages.state_of(job)
             show.over(f"{told}: {failure}" if failure else told)
         show.flush()
+        if isinstance(show, HistoryView):
+            put_err(job_pages.stderr_of(job))
         return of_outcome(job.outcome or "unknown")
 
     return _perform(work, show)

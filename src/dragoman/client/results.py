@@ -1,14 +1,17 @@
 """How a turn ended, and what an error says about it.
 
-Owns `Result` and the way from errors to outcomes. It does not know when a turn ends:
-`conversation` does.
+Owns `Result`, the way from errors to outcomes, and how an error carries the agent's stderr. It does
+not know when a turn ends: `conversation` does.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Self
+
+import msgspec
 
 from dragoman.client.permissions import Denial
 from dragoman.errors import (
@@ -29,6 +32,7 @@ from dragoman.errors import (
 from dragoman.errors.connections import own_words
 from dragoman.events.parts import Failure, Usage
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome
+from dragoman.wire import codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,61 @@ def stderr_since(stream: object, since: int) -> str:
     """The end of what it wrote after so many bytes."""
     tail = getattr(stream, "stderr_tail", None)
     return str(tail(since)) if callable(tail) else ""
+
+
+MAX_STDERR_SIZE: Final = 16 * 1024
+"""Characters of an agent's stderr that travel and are stored with its error: a traceback ends with
+what counts."""
+
+_OURS: Final = "dragoman"
+_TAIL: Final = "stderrTail"
+
+
+def stderr_of(error: DragomanError | None) -> str:
+    """The end of the agent's stderr that an error carries; empty if it carries none."""
+    tail = error.stderr_tail if isinstance(error, RemoteError) else ""
+    if len(tail) <= MAX_STDERR_SIZE:
+        return tail
+    end = tail[-MAX_STDERR_SIZE:]
+    # The cut may have gone through a secret, and the rest of one does not look like it.
+    return end.partition("\n" if "\n" in end else " ")[2]
+
+
+def with_stderr(data: Any, tail: str) -> Any:
+    """The data of an agent's error on the wire, with the end of its stderr."""
+    if not tail or not (data is None or isinstance(data, dict)):
+        return data
+    return {**(data or {}), _OURS: {_TAIL: tail}}
+
+
+def split_stderr(data: Any) -> tuple[str, Any]:
+    """The end of the stderr in such data, and the agent's own data."""
+    ours = data.get(_OURS) if isinstance(data, dict) else None
+    tail = ours.get(_TAIL) if isinstance(ours, dict) else None
+    if not isinstance(tail, str):
+        return "", data
+    own = {name: value for name, value in data.items() if name != _OURS}
+    return tail, own or None
+
+
+def add_stderr(error: RemoteError, read: Callable[[], str]) -> RemoteError:
+    """An internal error of an agent with the end of its stderr: as a dragoman in between has sent
+    it, else what `read` returns."""
+    if error.code != codes.INTERNAL_ERROR or error.stderr_tail:
+        return error
+    tail, data = split_stderr(error.data)
+    if tail:
+        error = RemoteError(error.code, error.message, data)
+    error.stderr_tail = tail or read()
+    return error
+
+
+def failure_record(failure: Failure, error: DragomanError | None) -> dict[str, Any]:
+    """A failure as a job stores it: with the end of the stderr that `error` carries."""
+    told: dict[str, Any] = msgspec.to_builtins(failure, enc_hook=str)
+    if tail := stderr_of(error):
+        told["stderr_tail"] = tail
+    return told
 
 
 def stop_of(error: DragomanError) -> str:

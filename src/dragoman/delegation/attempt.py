@@ -30,7 +30,7 @@ from dragoman.delegation.worktree.check_command import run_check
 from dragoman.delegation.worktree.isolation import Isolation
 from dragoman.delegation.worktree.outside_writes import outside_writes
 from dragoman.delegation.worktree.snapshot import Changed, Snapshot, changes
-from dragoman.errors import DragomanError, RemoteError, UsageError
+from dragoman.errors import DragomanError, UsageError
 from dragoman.events.model import Event
 from dragoman.events.parts import Failure, Text
 from dragoman.events.words import ErrorKind, Outcome
@@ -39,7 +39,7 @@ from dragoman.policy.approver import Approver
 from dragoman.runs.adapter_run import AdapterWork, adapter_work
 from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.changed_files import without_own
-from dragoman.runs.context import ALWAYS_ENABLED, RunContext
+from dragoman.runs.context import ALWAYS_ENABLED, RunContext, redacted_stderr
 from dragoman.runs.git import is_folder
 from dragoman.runs.open_by_name import ttl_of
 from dragoman.runs.run import Run, RunListener, RunRequest
@@ -52,12 +52,6 @@ if TYPE_CHECKING:
 
 WORKTREES: Final = "worktrees"
 """Directory of the worktrees, below the state directory."""
-
-SHOWN_STDERR_LINES: Final = 40
-"""Lines of a peer's stderr shown with its error: a traceback ends with what counts."""
-
-SHOWN_STDERR_WIDTH: Final = 500
-"""Characters of each of these lines."""
 
 
 def runtime_role(peer: str) -> RuntimeRole:
@@ -332,7 +326,6 @@ class Attempt:
         seen = self.seen
         for note in seen.notes:
             self.setting.on_notice(note)
-        self._tell_stderr()
         if seen.result is None:
             assert seen.error is not None
             return self._without_turn(seen.error, changed, ended_at)
@@ -352,16 +345,14 @@ class Attempt:
             first_event_at=seen.first_event_at,
         )
 
-    def _tell_stderr(self) -> None:
-        """Show the peer's stderr: an internal error is only a number, and stderr says what
-        happened. It is not stored, because it may hold secrets."""
-        error = self.seen.result.error if self.seen.result is not None else self.seen.error
-        tail = error.stderr_tail if isinstance(error, RemoteError) else ""
-        lines = [line.rstrip() for line in tail.splitlines() if line.strip()]
-        if lines:
-            self.setting.on_notice(f"{self.candidate.peer} said on stderr:")
-        for line in lines[-SHOWN_STDERR_LINES:]:
-            self.setting.on_notice(f"  {line[:SHOWN_STDERR_WIDTH]}")
+    def _stderr(self) -> str:
+        seen, setting = self.seen, self.setting
+        return redacted_stderr(
+            seen.error if seen.result is None else seen.result.error,
+            peer=self.candidate.peer,
+            place=setting.place,
+            workspace=setting.request.workspace,
+        )
 
     def _violations(self, changed: Changed | None, workspace: Path) -> tuple[str, ...]:
         if changed is None or self._approver is None or not self._enforced.restricts:
@@ -394,6 +385,7 @@ class Attempt:
             "asked_model": candidate.model,
             "started_at": self._started_at,
             "ended_at": ended_at,
+            "stderr_tail": self._stderr(),
         }
 
     async def _checked(self, report: AttemptReport, workspace: Path) -> AttemptReport:

@@ -30,6 +30,12 @@ ContextState: TypeAlias = Literal["fresh", "restored", "replayed"]
 SHOWN_FILES: Final = 20
 """Files that are named in the text; the JSON has all of them."""
 
+SHOWN_STDERR_LINES: Final = 40
+"""Lines of a peer's stderr in the text: a traceback ends with what counts."""
+
+SHOWN_STDERR_WIDTH: Final = 500
+"""Characters of such a line."""
+
 _SIGNS: Final = {FileOp.ADD: "+", FileOp.DELETE: "-"}
 
 
@@ -52,6 +58,9 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
     stop: str = ""
     """The peer's own word for why it stopped."""
     failure: Failure | None = None
+    stderr_tail: str = ""
+    """The end of the peer's stderr if it reported an internal error, without secrets: such an error
+    is only a number, and stderr says what happened."""
     error_class: str | None = None
     may_have_run: bool = False
     """Whether the prompt may have reached a model before it failed."""
@@ -204,6 +213,9 @@ def _lines(report: AttemptReport) -> list[str]:
     told = [_headline(report)]
     if report.failure is not None:
         told.append(f"  {report.failure.message}")
+    if said := [line.rstrip() for line in report.stderr_tail.splitlines() if line.strip()]:
+        told.append("  said on stderr:")
+        told += [f"    {line[:SHOWN_STDERR_WIDTH]}" for line in said[-SHOWN_STDERR_LINES:]]
     for change in report.files[:SHOWN_FILES]:
         told.append(f"  {_SIGNS.get(change.op, '~')} {change.path}")
     if len(report.files) > SHOWN_FILES:

@@ -148,7 +148,9 @@ class Journal:
             fields |= {"peer": final.peer, "stop": final.stop}
             if final.failure is not None:
                 bare = structs.replace(final.failure, data=None)
-                fields["failure"] = msgspec.to_builtins(bare, enc_hook=str)
+                fields["failure"] = failed = msgspec.to_builtins(bare, enc_hook=str)
+                if final.stderr_tail:
+                    failed["stderr_tail"] = final.stderr_tail
             fields["usage"] = msgspec.to_builtins(final.tokens)
         self._change_job(job, **fields)
 

@@ -27,6 +27,7 @@ from dragoman.policy import allows_everything, unattended
 from dragoman.policy.approver import Approver
 from dragoman.runs.adapter_run import adapter_work
 from dragoman.runs.cancel import CancelHandle
+from dragoman.runs.context import redacted_stderr
 from dragoman.runs.open_by_name import ttl_of
 from dragoman.runs.run import Run, RunListener, RunRequest
 from dragoman.runs.sessions import broker_of
@@ -138,6 +139,9 @@ async def ask(
                 unenforced=seen.unenforced or None,
                 violations=seen.violations,
                 cost=price(seen.model, result.usage, prices),
+                stderr_tail=redacted_stderr(
+                    result.error, peer=question.peer, place=place, workspace=question.workspace
+                ),
             ),
         )
 

@@ -130,14 +130,15 @@ def of_job(job: JobRecord) -> ToolAnswer:
     if job.state != "ended":
         so_far = f" What it said so far:\n{said}" if said else ""
         return ToolAnswer(f"Job {job.id} ({job.peer}) is {job.state}.{so_far}", data)
-    failure = str((job.failure or {}).get("message") or "")
+    told = job.failure or {}
+    failure, stderr = str(told.get("message") or ""), str(told.get("stderr_tail") or "")
     return _told(
         data,
         ok,
         f"{job.peer} answered",
         f"{job.peer} did not do it ({outcome}){failure and ': ' + failure}",
         said,
-        [f"job {job.id}"],
+        [*(["said on stderr:", stderr.rstrip()] if stderr else []), f"job {job.id}"],
     )
 
 

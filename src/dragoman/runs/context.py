@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from dragoman.catalogue import Catalogue, load_catalogue
 from dragoman.catalogue.card_store import CARDS, CardStore
 from dragoman.config import Config, Paths, find_paths, load_config
-from dragoman.errors import ConfigInvalid
+from dragoman.errors import ConfigInvalid, DragomanError
 
 if TYPE_CHECKING:
     # Most commands have no use for agent files, and the reader of YAML takes its time to load.
@@ -144,3 +144,18 @@ def load_context(
 
 def _told(key: str, problem: str) -> str:
     return f"{key}: {problem}" if key else problem
+
+
+def redacted_stderr(
+    error: DragomanError | None, *, peer: str, place: RunContext, workspace: Path
+) -> str:
+    """The end of a peer's stderr that an error carries, without secrets; empty if there is none."""
+    from dragoman.client.results import stderr_of
+    from dragoman.config.secrets import redactor
+
+    tail = stderr_of(error)
+    if not tail:
+        return ""
+    credentials = place.catalogue.get(peer).credentials.env if peer in place.catalogue else ()
+    handed = place.config.settings.for_peer(peer).env
+    return redactor(credentials, place.environ, handed=handed, workspace=workspace).text(tail)

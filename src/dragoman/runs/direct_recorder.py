@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from dragoman.client.results import failure_record
 from dragoman.errors import DragomanError, StoreError
 from dragoman.events.parts import Text
 from dragoman.paths import find_paths
@@ -133,7 +134,7 @@ class DirectRecorder:
         self._recorder.end(result.outcome)
         fields: dict[str, Any] = {"outcome": result.outcome.value, "text": result.text}
         if result.failure is not None:
-            fields["failure"] = _plain(result.failure)
+            fields["failure"] = failure_record(result.failure, result.error)
         if result.usage is not None:
             fields["usage"] = _plain(result.usage)
         self._writer.put(lambda store: store.update_job(job.id, **fields))

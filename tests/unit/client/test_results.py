@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.client.results import Result, error_kind, explain, outcome_with
+from dragoman.client.results import (
+    MAX_STDERR_SIZE,
+    Result,
+    add_stderr,
+    error_kind,
+    explain,
+    failure_record,
+    outcome_with,
+    split_stderr,
+    stderr_of,
+    with_stderr,
+)
 from dragoman.errors import (
     AdapterFailed,
     AuthRequired,
@@ -143,3 +154,43 @@ def test_a_turn_is_denied_if_something_was_denied_and_nothing_approved(outcome: 
 def test_a_turn_that_we_cancelled_is_cancelled() -> None:
     told = outcome_with(Outcome.CANCELLED, denials=1, approvals=0, cancelled=True)
     assert told is Outcome.CANCELLED
+
+
+def failed(tail: str, *, code: int = -32603, data: object = None) -> RemoteError:
+    error = RemoteError(code, "Internal error", data)
+    error.stderr_tail = tail
+    return error
+
+
+def test_the_end_of_stderr_is_cut_where_a_line_or_a_word_begins() -> None:
+    assert stderr_of(failed("a\nb\n")) == "a\nb\n"
+    assert stderr_of(failed("half\n" + "x" * MAX_STDERR_SIZE + "\nthe end")) == "the end"
+    assert stderr_of(failed("x" * MAX_STDERR_SIZE + " the end")) == "the end"
+    assert stderr_of(failed("x" * (MAX_STDERR_SIZE + 1))) == ""
+    assert stderr_of(None) == stderr_of(ProcessExited(exit_code=1, stderr_tail="x")) == ""
+
+
+def test_stderr_travels_beside_the_data_of_the_agent() -> None:
+    for data in (None, {"incident": "1"}):
+        told = with_stderr(data, "traceback")
+        assert told["dragoman"] == {"stderrTail": "traceback"}
+        assert split_stderr(told) == ("traceback", data)
+    assert with_stderr({"x": 1}, "") == {"x": 1}
+    assert with_stderr("text", "traceback") == "text"
+    for other in (None, "text", {"dragoman": 1}, {"dragoman": {"stderrTail": 1}}):
+        assert split_stderr(other) == ("", other)
+
+
+def test_an_internal_error_gets_the_stderr_of_who_is_nearest_to_the_agent() -> None:
+    near = add_stderr(failed("", data=with_stderr({"incident": "1"}, "theirs")), lambda: "ours")
+    assert (near.stderr_tail, near.data, near.incident) == ("theirs", {"incident": "1"}, "1")
+    assert add_stderr(failed(""), lambda: "ours").stderr_tail == "ours"
+    assert add_stderr(failed("known"), lambda: "ours").stderr_tail == "known"
+    assert add_stderr(failed("", code=429), lambda: "ours").stderr_tail == ""
+
+
+def test_a_job_stores_the_stderr_with_the_failure() -> None:
+    failure = Failure("broken", ErrorKind.PEER, -32603)
+    assert failure_record(failure, failed("why"))["stderr_tail"] == "why"
+    assert "stderr_tail" not in failure_record(failure, None)
+    assert failure_record(failure, None)["message"] == "broken"

@@ -18,7 +18,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.broker import error_codec
 from dragoman.broker.client import liveness
 from dragoman.broker.client.find_or_start import FoundBroker, ensure
 from dragoman.broker.client.hello import BrokerHello
@@ -132,10 +131,6 @@ class WarmClient(AcpClient):
             if revived is not None:
                 revived.__cause__ = error
                 return revived
-            tail, data = error_codec.stderr_of(error.data)
-            if tail:
-                error = RemoteError(error.code, error.message, data)
-                error.stderr_tail = tail
         return super().explain(error)
 
 

@@ -369,6 +369,10 @@ class BrokerRecorder:
             # What happens in the session of one that never ran belongs to another.
             self._save(job.session, job, end=True)
         job.conclude()
+        if job.failure is not None:
+            # Callers are told of it, too, and not only the disk.
+            line = self._redact.line(msgspec.json.encode(job.failure))
+            job.failure = msgspec.json.decode(line)
         writer = self._writer
         if writer is None:
             job.settled()

@@ -20,7 +20,7 @@ from dragoman.broker import error_codec, protocol
 from dragoman.broker.server.cancellation import Move, Phase, Trigger
 from dragoman.broker.server.jobs import Job, Jobs
 from dragoman.broker.server.queue import Full, Queue
-from dragoman.client.results import explain
+from dragoman.client.results import add_stderr, explain, failure_record
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import (
@@ -38,7 +38,6 @@ from dragoman.events.envelope import EventEnvelope
 from dragoman.events.parts import Cost, Usage
 from dragoman.gateway import prompt_responses
 from dragoman.rpc.tasks import TaskOwner
-from dragoman.wire import codes
 
 if TYPE_CHECKING:
     from dragoman.broker.server.caller import Caller
@@ -231,8 +230,8 @@ class Turns:
             if error is not None and gone is not None:
                 error = gone.fresh()
                 error.may_have_run = True
-            elif isinstance(error, RemoteError) and error.code == codes.INTERNAL_ERROR:
-                error.stderr_tail = session.far.stderr_tail(job.stderr_before)
+            elif isinstance(error, RemoteError):
+                error = add_stderr(error, lambda: session.far.stderr_tail(job.stderr_before))
             self._end(job, result=result, error=error)
         self.advance()
 
@@ -256,7 +255,7 @@ class Turns:
             # that a peer was ended because it did not heed it.
             because = job.expired if isinstance(error, RemoteError | PeerUnresponsive) else None
             outcome, failure = explain(because or error)
-            told = msgspec.to_builtins(failure, enc_hook=str)
+            told = failure_record(failure, because or error)
             usage = _used(None, session.spent())
             job.end(outcome, next_event=next_event, failure=told, usage=usage)
         self._answer(job, result, error)
@@ -280,7 +279,7 @@ class Turns:
         if job.expired is not None:
             # A budget that ran out is the reason, however the peer took the cancel.
             outcome, failure = explain(job.expired)
-            told = msgspec.to_builtins(failure, enc_hook=str)
+            told = failure_record(failure, None)
         job.end(outcome, next_event=next_event, stop=ended.stop, usage=usage, failure=told)
         return None
 

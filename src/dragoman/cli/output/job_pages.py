@@ -49,6 +49,14 @@ def took(job: JobRecord, now: float) -> str:
     return duration(max(ended_at - job.started_at, 0.0))
 
 
+def stderr_of(job: JobRecord) -> str:
+    """The end of the agent's stderr, as lines for a person; empty if none is stored."""
+    from dragoman.cli.error_messages import stderr_lines
+
+    tail = (job.failure or {}).get("stderr_tail")
+    return "".join(f"{line}\n" for line in stderr_lines(tail if isinstance(tail, str) else ""))
+
+
 def as_json(job: JobRecord) -> dict[str, Any]:
     """A job as a line of JSON."""
     return {

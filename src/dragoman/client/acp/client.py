@@ -23,7 +23,7 @@ from dragoman.client.acp.session import Session
 from dragoman.client.file_guard import Asker
 from dragoman.client.folders import absolute
 from dragoman.client.permissions import Permit
-from dragoman.client.results import stderr_since, stderr_size
+from dragoman.client.results import add_stderr, stderr_since, stderr_size
 from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import RESERVED, decoder
@@ -460,9 +460,9 @@ class AcpClient:
     def explain(self, error: DragomanError) -> DragomanError:
         """The error to give to the caller: a wanted login becomes `AuthRequired`, and an internal
         error of the agent gets what it said on stderr."""
-        if isinstance(error, RemoteError) and error.code == codes.INTERNAL_ERROR:
-            if not error.stderr_tail:
-                error.stderr_tail = stderr_since(self.connection.stream, self._stderr_before)
+        if isinstance(error, RemoteError):
+            stream, before = self.connection.stream, self._stderr_before
+            error = add_stderr(error, lambda: stderr_since(stream, before))
         if isinstance(error, RemoteError) and error.code == codes.AUTH_REQUIRED:
             from dragoman.client.acp import login
 
