@@ -122,6 +122,34 @@ async def test_a_peer_may_do_what_the_policy_allows(cli: Cli) -> None:
     assert text_of(allowed).startswith("written")
 
 
+@pytest.mark.parametrize("broker", ["1", "0"])
+@pytest.mark.parametrize("mode", MODES)
+@aio
+async def test_a_peer_that_talks_on_after_a_denial_was_denied_and_no_other_is_asked(
+    mode: str, broker: str, warm: Cli
+) -> None:
+    warm.extra["DRAGOMAN_WARM"] = broker
+    failing(warm, "asking", "ask")
+    settings(warm, 'enabled_peers = ["asking", "tester"]\n')
+    work = {"prompt": "write it", "peer": "asking"}
+    async with asyncio.timeout(WAIT), over_stdio(warm, mode=mode) as client:
+        asked = await client.call_tool("ask_peer", work)
+        delegated = await client.call_tool("delegate", {"role": "review", "prompt": "write it"})
+        started = await client.call_tool("start_job", work)
+        job = {"job": started.structured_content["job"], "wait": WAIT}
+        later = await client.call_tool("job_result", job)
+    for answer in (asked, delegated, later):
+        assert answer.is_error
+        told = answer.structured_content
+        assert (told["ok"], told["outcome"]) == (False, "denied")
+        assert told["text"] == "it is not needed, all is well"
+        assert text_of(answer).startswith("FAILED")
+    assert [one["peer"] for one in delegated.structured_content["attempts"]] == ["asking"]
+    for answer in (asked, delegated):
+        assert "refused: Write" in text_of(answer)
+    assert not (warm.cwd / "done.txt").exists()
+
+
 @aio
 async def test_a_client_cannot_lift_the_policy_of_whoever_delegated(cli: Cli) -> None:
     settings(cli, "max_depth = 2\n")
