@@ -197,3 +197,84 @@ def test_a_person_decides_whether_model_calls_are_spent(cli: Cli) -> None:
             else:
                 terminal.type(CTRL_C)
                 assert terminal.wait() == 130
+
+
+PROMPT = """
+import subprocess, sys
+from pathlib import Path
+from dragoman.agent import Agent
+
+agent = Agent("prompt")
+
+@agent.prompt
+async def answer(turn):
+    log = subprocess.run(["git", "log", "-1", "--format=%H"], cwd=turn.session.cwd, check=False)
+    with Path(sys.argv[1]).open("a") as file:
+        file.write(f"{log.returncode}\\n")
+    if "fail" in sys.argv:
+        raise ValueError("my bug")
+    await turn.say(turn.text)
+
+agent.run()
+"""
+"""An agent that answers at once, and writes down whether it works in a repository with a commit."""
+
+
+def described(cli: Cli, *words: str) -> Path:
+    """Give that agent a name; the file that it writes to."""
+    program, seen = cli.home / "prompt.py", cli.home / "seen"
+    program.write_text(PROMPT)
+    peers = cli.home / "config_home" / "peers"
+    peers.mkdir(parents=True)
+    command = json.dumps([sys.executable, str(program), str(seen), *words])
+    (peers / "mine.toml").write_text(
+        f'name = "mine"\ntitle = "x"\nprotocol = "acp"\n[[launch]]\ncommand = {command}\n'
+    )
+    return seen
+
+
+@pytest.mark.timeout(120)
+def test_verify_works_in_a_repository_and_does_not_measure_a_cancel_that_came_too_late(
+    cli: Cli,
+) -> None:
+    seen = described(cli)
+    done = cli("peers", "verify", "mine", "--turns", "--format", "json")
+    assert done.code == 0, done.err
+    assert set(seen.read_text().split()) == {"0"}
+    told = [json.loads(line) for line in done.out.splitlines()]
+    rungs = {line["rung"]: line for line in told if "rung" in line}
+    assert rungs["cancel"]["verdict"] == "skipped"
+    assert "the turn ended before the cancel could arrive" in rungs["cancel"]["evidence"]
+    assert rungs["echo"]["verdict"] == "pass"
+
+
+@pytest.mark.timeout(120)
+def test_verify_says_what_was_proved_and_what_there_is_to_know(cli: Cli) -> None:
+    described(cli)
+
+    def state() -> str:
+        rows = map(json.loads, cli("peers", "list", "--format", "json").out.splitlines())
+        return str(next(row["card"] for row in rows if row["name"] == "mine"))
+
+    tried = cli("peers", "verify", "mine")
+    assert tried.code == 0
+    assert "starts, speaks acp, opens a session; no turn was tried" in tried.out
+    assert state() == "a session opens"
+    done = cli("peers", "verify", "mine", "--turns")
+    assert done.code == 0
+    warned = [line for line in done.out.splitlines() if line.startswith("warn")]
+    proved = "starts, speaks acp, opens a session, completes a turn"
+    assert warned and f"{proved}; {len(warned)} to know about, above" in done.out
+    assert state() == f"a turn completes, {len(warned)} to know"
+
+
+@pytest.mark.timeout(120)
+def test_a_peer_whose_every_turn_fails_is_not_said_to_work(cli: Cli) -> None:
+    described(cli, "fail")
+    done = cli("peers", "verify", "mine", "--turns")
+    assert done.code == 10
+    assert "completes a turn" not in done.out
+    shown = cli("peers", "list").out
+    assert "a turn completes" not in shown
+    (row,) = [line for line in shown.splitlines() if line.startswith("mine ")]
+    assert "failed" in row
