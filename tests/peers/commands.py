@@ -45,7 +45,9 @@ def surroundings(environment: Mapping[str, str]) -> dict[str, str]:
     return {"DRAGOMAN_WARM": "0", **environment, "PYTHONPATH": str(CHECKOUT / "src")}
 
 
-async def dragoman(*words: str, cwd: Path, environment: Mapping[str, str]) -> Ended:
+async def dragoman(
+    *words: str, cwd: Path, environment: Mapping[str, str], timeout: float = RUN_TIMEOUT
+) -> Ended:
     """Run a command to its end, while whoever it talks with goes on in this event loop."""
     ended = await asyncio.to_thread(
         subprocess.run,
@@ -55,7 +57,7 @@ async def dragoman(*words: str, cwd: Path, environment: Mapping[str, str]) -> En
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=RUN_TIMEOUT,
+        timeout=timeout,
         check=False,
     )
     return Ended(ended.returncode, ended.stdout, ended.stderr)

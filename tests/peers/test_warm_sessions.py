@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,8 +20,8 @@ import pytest
 from dragoman.testing.fake_model import FakeModel
 from tests.aio import aio
 from tests.peers import codex
-from tests.peers.agents import QWEN
-from tests.peers.commands import Ended, dragoman, living_in
+from tests.peers.agents import GEMINI, QWEN
+from tests.peers.commands import RUN_TIMEOUT, Ended, dragoman, living_in
 from tests.peers.programs import peer_environment
 
 CODEX_SETTINGS = '[peer.codex]\nenv = ["FAKE_KEY"]\n'
@@ -39,8 +41,8 @@ class Shells:
         self._home = home
         self.model = model
 
-    async def __call__(self, *words: str, cwd: Path) -> Ended:
-        ended = await dragoman(*words, cwd=cwd, environment=self._environment)
+    async def __call__(self, *words: str, cwd: Path, timeout: float = RUN_TIMEOUT) -> Ended:
+        ended = await dragoman(*words, cwd=cwd, environment=self._environment, timeout=timeout)
         assert ended.code == 0, ended.out + ended.err
         return ended
 
@@ -73,8 +75,9 @@ async def user_of(name: str, home: Path) -> AsyncIterator[Shells]:
             (settings / "config.toml").write_text(CODEX_SETTINGS)
             environment["FAKE_KEY"] = "k"
         else:
-            QWEN.configure(home)
-            environment |= QWEN.provider(model.url)
+            agent = {"qwen": QWEN, "gemini": GEMINI}[name]
+            agent.configure(home)
+            environment |= agent.provider(model.url)
         shells = Shells(environment, home, model)
         try:
             yield shells
@@ -122,3 +125,20 @@ async def test_a_session_goes_on_in_another_shell_and_after_a_restart_of_its_bro
             assert told, f"{word} is in the stored history"
         listed = await shell("sessions", "list", "--format", "json", cwd=below)
         assert [each["name"] for each in listed.lines if each["name"]] == ["talk"]
+
+
+@pytest.mark.timeout(240)
+@aio
+async def test_gemini_keeps_a_session_although_it_is_killed_in_the_minute_in_which_it_began(
+    home: Path, workspace: Path
+) -> None:
+    async with user_of("gemini", home) as shell:
+        await shell("run", "gemini", "the first word is amber", "-s", "talk", cwd=workspace)
+        ((_, agent),) = await shell.agents(workspace)
+        os.kill(agent, signal.SIGKILL)
+        again = ("run", "gemini", "the second word is birch", "-s", "talk")
+        # It waits for the next minute, in which the session can be loaded.
+        await shell(*again, cwd=workspace, timeout=60 + RUN_TIMEOUT)
+        assert "amber" in shell.asked_about("birch")
+        ((_, another),) = await shell.agents(workspace)
+        assert another != agent
