@@ -467,6 +467,30 @@ def test_a_job_without_a_caller_unparks_its_peer_where_it_succeeded() -> None:
         assert bare(*work).code == 0
 
 
+@pytest.mark.parametrize("broker", ["1", "0"])
+def test_a_denied_delegation_ends_with_5_is_checked_and_not_given_to_another(broker: str) -> None:
+    with warm_cli() as cli:
+        cli.extra["DRAGOMAN_WARM"] = broker
+        config = cli.home / "config_home"
+        for name, how in (("alpha", "ask"), ("beta", "ok")):
+            add_peer(config, cli.home, name, how, ("review",))
+        (config / "config.toml").write_text(f'enabled_peers = ["alpha", "beta"]\n{QUICK}')
+        words = ("delegate", "review", "look", "--approve-reads", "--format", "json")
+        for check, passed in (("true", True), ("false", False)):
+            done = cli(*words, "--check", check)
+            told = json.loads(done.out.splitlines()[-1])
+            assert (done.code, told["exit_code"], told["outcome"]) == (5, 5, "denied"), done
+            (attempt,) = told["attempts"]
+            assert (attempt["peer"], attempt["check"]["ok"]) == ("alpha", passed)
+            assert attempt["text"] == "it is not needed, all is well"
+        shown = cli("delegate", "review", "look", "--approve-reads")
+        assert shown.code == 5 and "refused: Write" in shown.err
+        with Ledger.open(ledger_path(cli.home / "state_home")) as ledger:
+            assert ledger.posteriors() == {}
+            assert ledger.health("alpha").failures == 0
+        assert cli("delegate", "review", "look", "--approve-all").code == 0
+
+
 def test_a_card_of_a_shell_without_the_key_keeps_no_other_shell_from_the_peer(
     tmp_path: Path,
 ) -> None:
