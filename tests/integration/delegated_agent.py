@@ -96,6 +96,9 @@ def prompt(id: Any, params: dict[str, Any], cwd: Path) -> None:
             wrote(session, cwd / "done.txt", "done\n")
             say(session, "written")
             answer(id, {"stopReason": "end_turn"})
+        case "error-text":
+            say(session, "Error: Authentication failed")
+            answer(id, {"stopReason": "end_turn"})
         case "error":
             refuse(id, -32603, "it went wrong")
         case "auth":

@@ -467,6 +467,22 @@ def test_a_job_without_a_caller_unparks_its_peer_where_it_succeeded() -> None:
         assert bare(*work).code == 0
 
 
+def test_a_job_without_a_caller_that_only_says_its_error_is_not_a_success() -> None:
+    with warm_cli() as cli:
+        config = cli.home / "config_home"
+        more = '[quirks]\nerror_texts = ["Error: "]\n'
+        add_peer(config, cli.home, "alpha", "error-text", ("review",), more=more)
+        (config / "config.toml").write_text(f'enabled_peers = ["alpha"]\n{QUICK}')
+        work = ("delegate", "review", "look", "--strict")
+        assert (cli(*work).code, cli(*work).code) == (6, 7)
+        waited = cli("run", "alpha", "look")
+        job = cli("run", "alpha", "look", "--no-wait").out.strip()
+        done = cli("jobs", "result", job, "--wait")
+        assert (waited.code, done.code) == (6, 6)
+        assert "Error: Authentication failed" in done.err
+        assert cli(*work).code == 7, "it is still parked"
+
+
 @pytest.mark.parametrize("broker", ["1", "0"])
 def test_a_denied_delegation_ends_with_5_is_checked_and_not_given_to_another(broker: str) -> None:
     with warm_cli() as cli:

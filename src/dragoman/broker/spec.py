@@ -91,6 +91,9 @@ class BrokerSpec(Struct, frozen=True, kw_only=True):
     missing_file_is_empty: bool = False
     loads_next_minute: bool = False
     """Whether it loses a session that is loaded in the minute in which it was begun."""
+    error_texts: tuple[str, ...] = ()
+    notice_texts: tuple[str, ...] = ()
+    """How texts begin that are its errors, and what is only a remark before them."""
     command_titles: bool = False
     """Whether its program writes a command as the title of a question."""
     login_hint: str = ""

@@ -184,6 +184,8 @@ def spec_of(
         mode_after_open=way.quirks.mode_after_open,
         missing_file_is_empty=way.quirks.missing_file_is_empty,
         loads_next_minute=way.quirks.loads_next_minute,
+        error_texts=way.quirks.error_texts,
+        notice_texts=way.quirks.notice_texts,
         command_titles=way.quirks.command_titles,
         login_hint="" if descriptor is None else descriptor.credentials.login,
         surroundings=surroundings_of(descriptor, env=env),

@@ -23,6 +23,7 @@ from dragoman.broker.server.jobs import Job
 from dragoman.broker.server.line_preparer import TEXT_SIZE, LinePreparer, said_in
 from dragoman.broker.server.live_session import LiveSession
 from dragoman.broker.spec import BrokerSpec, endpoint_name
+from dragoman.client.results import Result, failure_record
 from dragoman.errors import (
     DragomanError,
     StoreConflict,
@@ -30,6 +31,7 @@ from dragoman.errors import (
     StoreError,
     UnknownSession,
 )
+from dragoman.events.words import Outcome
 from dragoman.redaction.redactor import Redactor
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.store.peer_recovery import unpark_after_success
@@ -369,6 +371,8 @@ class BrokerRecorder:
             # What happens in the session of one that never ran belongs to another.
             self._save(job.session, job, end=True)
         job.conclude()
+        if job.outcome is Outcome.OK and self._spec.error_texts:
+            self._judge_text(job)
         if job.failure is not None:
             # Callers are told of it, too, and not only the disk.
             line = self._redact.line(msgspec.json.encode(job.failure))
@@ -403,6 +407,17 @@ class BrokerRecorder:
             self._settle_jobs()
         elif self._ending is None and self._ending_soon is None:
             self._ending_soon = self._loop.call_later(SAVE_INTERVAL, self._settle_jobs)
+
+    def _judge_text(self, job: Job) -> None:
+        """An error that the peer only tells as text is a failure, as it is for a caller."""
+        from dragoman.catalogue.descriptor import Quirks
+        from dragoman.catalogue.open import judge
+
+        spec = self._spec
+        quirks = Quirks(error_texts=spec.error_texts, notice_texts=spec.notice_texts)
+        judged = judge(Result(Outcome.OK, job.text), quirks)
+        if judged.failure is not None:
+            job.outcome, job.failure = judged.outcome, failure_record(judged.failure, None)
 
     def _settle_jobs(self) -> None:
         if self._ending_soon is not None:
