@@ -13,6 +13,11 @@ from typing import Final
 
 from dragoman.redaction.shapes import compiled
 
+# Backslashes before an escape are doubled wherever a text is written as a string of JSON. The first
+# one of a run is tried with all that follow it, the others with a few: trying each of them with all
+# takes the square of their number.
+_MORE: Final = r"(?:(?<!\\\\)\\*+|\\{0,8}+)"
+
 _ENCODED: Final = (
     # A class of characters first, so that the search runs from one of them to the next.
     r"[%\\\x1b\x9b](?:"
@@ -20,9 +25,10 @@ _ENCODED: Final = (
     r"(?<=%)(?:25)*(?P<percent>[0-9A-Fa-f]{2})"
     # Colours and other control sequences, also with their first character written out.
     r"|(?<=\x9b)[0-9;:?]*[@-~]"
-    r"|(?:(?<=\x1b)|(?<=\\)\\*(?:u001[bB]|x1[bB]|033|e))"
+    rf"|(?:(?<=\x1b)|(?<=\\){_MORE}(?:u001[bB]|x1[bB]|033|e))"
     r"(?:\[[0-9;:?]*[@-~]|[@-Z\\^_])"
-    r"|(?<=\\)\\*(?:u009[bB][0-9;:?]*[@-~]|u(?P<unicode>[0-9A-Fa-f]{4})|x(?P<hex>[0-9A-Fa-f]{2})"
+    rf"|(?<=\\){_MORE}"
+    r"(?:u009[bB][0-9;:?]*[@-~]|u(?P<unicode>[0-9A-Fa-f]{4})|x(?P<hex>[0-9A-Fa-f]{2})"
     # What JSON escapes, and the characters of keys that Markdown escapes.
     r"|(?P<letter>[nrtbf/\"'_.~=+:-]))"
     r")"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dragoman.redaction.views import DecodedText, decoded, is_encoded, size_before, size_behind
 
 
@@ -50,3 +52,16 @@ def test_a_size_is_counted_in_characters_as_they_read() -> None:
     for size in (size_before(escaped, 600, 90, 100), size_behind(escaped, 0, 90, 100)):
         assert size == 100, "and no more than is allowed"
     assert size_before(escaped, 0, 10, 100) == size_behind(escaped, 600, 10, 100) == 10
+
+
+@pytest.mark.parametrize(
+    "text", ["\\" * 200_000, "\\\\x" * 60_000, "%25" * 60_000, "\x1b[1;" * 60_000]
+)
+def test_a_long_run_of_escapes_costs_no_more_than_its_length(text: str) -> None:
+    # With a cost of the square of the length, this takes minutes.
+    assert decoded(text + " \\u0041").endswith("A")
+
+
+def test_an_escape_behind_the_end_of_a_control_sequence_is_read_through() -> None:
+    assert decoded("\x1b\\\\u0041") == decoded("\\033\\\\u0041") == "A"
+    assert decoded("\\" * 100 + "u0041") == "A"
