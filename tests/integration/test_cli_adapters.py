@@ -169,6 +169,9 @@ def test_an_untrusted_adapter_never_runs(cli: Cli, tmp_path: Path) -> None:
     assert f"{file} is not trusted" in done.err and "dragoman config trust" in done.err
     found = cli.child("doctor")
     assert found.code == 1 and f"{file} is not trusted" in found.out
+    explained = cli.child("explain", "plan").out
+    assert "its adapter cannot be used" in explained and f"{file} is not trusted" in explained
+    assert "its adapter cannot be used" in cli.child("peers").out
     assert not mark.exists()
 
 

@@ -86,6 +86,7 @@ def _facts(row: PeerStatus, credentials: Sequence[str]) -> list[tuple[str, str]]
         ("speaks", peer.protocol),
         ("roles", ", ".join(peer.roles) or "none"),
         ("starts as", "; ".join(_launches(row))),
+        ("works by", f"its Python adapter {peer.adapter}" if peer.adapter else ""),
         ("models", ", ".join(f"{tier}: {model}" for tier, model in peer.tiers.items())),
         ("variables", ", ".join(told)),
         ("login", peer.credentials.login),
