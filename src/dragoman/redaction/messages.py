@@ -148,25 +148,23 @@ class MessageRedactor(Generic[T]):
             certain = self._redact.open_from(text, spans)
         ends = list(accumulate(len(piece.text) for piece in pieces))
         count = bisect.bisect_right(ends, certain)
-        while count and (torn := _torn(ends[count - 1], spans)) is not None:
-            # The rest of what is cut stands in a piece that has to stay.
-            count = bisect.bisect_right(ends, self._redact.before(text, torn), 0, count - 1)
         place = 0
         for piece, end in zip(pieces[:count], ends, strict=False):
             piece.holder[piece.field] = _part(text, place, end, spans)
             piece.run = None
             place = end
         del pieces[:count]
+        # The rest of what is cut may stand in pieces that have to stay.
+        rest = next((last - place for first, last in spans if first < place < last), 0)
+        for piece in pieces:
+            cut = min(rest, len(piece.text))
+            piece.text = piece.text[cut:]
+            rest -= cut
         if not pieces:
             del self._open[run]
         # What stays for more than a word is not searched again for each letter.
-        kept = len(text) - place
+        kept = sum(len(piece.text) for piece in pieces)
         self._due[run] = kept + max(STEP, kept // 4) if kept > STEP else 0
-
-
-def _torn(place: int, spans: list[tuple[int, int]]) -> int | None:
-    """Where the span begins that a cut at this place would tear apart."""
-    return next((first for first, last in spans if first < place < last), None)
 
 
 def _part(text: str, start: int, stop: int, spans: list[tuple[int, int]]) -> str:

@@ -124,3 +124,17 @@ def test_a_long_word_is_held_back_as_long_as_it_may_be_a_secret() -> None:
         messages = through([acp(piece) for piece in ("it is ", *pieces, " here")])
         texts = [message["params"]["update"]["content"]["text"] for message in messages]
         assert "".join(texts) == f"it is {REDACTED} here"
+
+
+def test_many_secrets_close_together_hold_back_no_more_than_one() -> None:
+    text = "so " + " and ".join(f"line\\n{key}" for key in KEYS * 2) + " it is"
+    redactor: MessageRedactor[None] = MessageRedactor(Redactor())
+    out: list[Any] = []
+    held = 0
+    for number, letter in enumerate(text):
+        out += redactor.feed(json.dumps(acp(letter)).encode(), None)
+        held = max(held, number + 1 - len(out))
+    out += redactor.flush()
+    texts = [message["params"]["update"]["content"]["text"] for _, message in out]
+    assert "".join(texts) == Redactor().text(text)
+    assert held < MAX_HELD
