@@ -15,11 +15,12 @@ from typing import Protocol, runtime_checkable
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.open import judge, open_peer
 from dragoman.client.budgets import Budgets
+from dragoman.client.options import ConnectOptions
 from dragoman.client.permissions import Permit, deny_all
 from dragoman.client.results import Result
 from dragoman.events import model
 
-__all__ = ["Adapter", "Assignment", "Notified", "judge", "open_peer"]
+__all__ = ["Adapter", "Assignment", "ConnectOptions", "Notified", "judge", "open_peer"]
 
 Notified = Callable[[model.Event], None]
 
@@ -36,6 +37,12 @@ class Assignment:
     """Names of further variables that the peer may see."""
     model: str | None = None
     mode: str | None = None
+
+    def options(self, on_event: Notified | None = None) -> ConnectOptions:
+        """The options for `open_peer`, with a callback that gets every event."""
+        return ConnectOptions(
+            permit=self.permit, budgets=self.budgets, inherit=self.env, on_event=on_event
+        )
 
 
 @runtime_checkable

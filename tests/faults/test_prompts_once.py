@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.peer import open_peer
 from dragoman.client.budgets import Budgets
 from dragoman.client.codex import CodexOptions, CodexPeer
-from dragoman.client.conversation import Peer, Terms
+from dragoman.client.conversation import Peer
 from dragoman.transports import memory_pair
 from dragoman.transports.base import Stream
 from tests.aio import aio
@@ -69,7 +70,7 @@ async def meeting(dialect: str, budgets: Budgets) -> AsyncIterator[tuple[Peer, C
     try:
         peer: Peer
         if dialect == "acp":
-            peer = await soon(open_peer(ours, Terms(workspace=here, budgets=budgets)))
+            peer = await soon(open_peer(ours, here, ClientOptions(budgets=budgets)))
         else:
             peer = await soon(CodexPeer.connect(ours, here, CodexOptions(budgets=budgets)))
             await soon(agent.expect("initialized"))

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from dragoman.client.connect import connect
+from dragoman import connect
 from dragoman.client.conversation import Peer
 from scripts.peers import install
 

@@ -133,7 +133,7 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
     options = ClientOptions(
         permit=permit,
         elicit=elicit,
-        elicit_url=True,
+        visits=True,
         on_url_done=done.append,
         terminals=True,
         terminal_login=True,

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.client.connect import connect
+from dragoman import connect
 from dragoman.client.conversation import Peer
 from dragoman.client.permissions import Answer, Chosen, Decision, Question, approve_all
 from dragoman.errors import AuthRequired, ConnectionLost, RemoteError, Unsupported

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.peer import AcpPeer, open_peer
 from dragoman.client.codex import CodexPeer
-from dragoman.client.conversation import Terms
 from dragoman.client.permissions import Decision, Permit, Question, approve_all, deny_all
 from dragoman.errors import RemoteError, Unsupported
 from dragoman.events import model
@@ -45,7 +45,7 @@ async def codex(
         async with await CodexPeer.connect(stream, folder, options) as far:
             ours, theirs = memory_pair()
             serving = tasks.start(serve(far, theirs, raw=raw), "serve")
-            near = await open_peer(ours, Terms(workspace=folder, permit=permit))
+            near = await open_peer(ours, folder, ClientOptions(permit=permit))
             async with near:
                 yield near
             await serving

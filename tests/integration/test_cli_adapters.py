@@ -43,14 +43,7 @@ async def dispatch(launch, role, text, on_notification=None):
     if not claims(role):
         raise RoleNotClaimed(name, role, ROLES_CLAIMED)
     async with (
-        open_peer(
-            launch.way,
-            workspace=launch.cwd,
-            permit=launch.permit,
-            budgets=launch.budgets,
-            env=launch.env,
-            on_event=on_notification,
-        ) as peer,
+        open_peer(launch.way, launch.options(on_notification), workspace=launch.cwd) as peer,
         peer.session(mode=launch.mode, model=launch.model) as session,
     ):
         prefix = "" if text.split()[0] in ("wait", "write", "settings") else ROLE_PREFIX[role]

@@ -44,7 +44,7 @@ class Stage:
         return ClientOptions(
             permit=self.permit,
             elicit=self.elicit,
-            elicit_url=True,
+            visits=True,
             on_url_done=self.finished,
             extension=self,
             terminals=True,

@@ -25,6 +25,7 @@ from dragoman.catalogue.load import built_in
 from dragoman.catalogue.open import judge, open_peer
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Conversation, Peer
+from dragoman.client.options import ConnectOptions
 from dragoman.client.permissions import Permit, deny_all
 from dragoman.client.results import Result
 from dragoman.events import model as happened
@@ -127,10 +128,8 @@ async def opened(
             peer = await stack.enter_async_context(
                 open_peer(
                     resolve(descriptor(agent.name)),
+                    ConnectOptions(permit=permit, budgets=BUDGETS, on_event=on_event),
                     workspace=workspace,
-                    permit=permit,
-                    budgets=BUDGETS,
-                    on_event=on_event,
                 )
             )
         yield peer

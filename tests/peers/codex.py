@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from msgspec import structs
+
 from dragoman.client.budgets import Budgets
 from dragoman.client.codex import CodexOptions, CodexPeer
 from dragoman.client.permissions import approve_all
@@ -75,8 +77,8 @@ async def codex(
 
 def with_budgets(**budgets: float) -> CodexOptions:
     """The usual options with other budgets."""
-    changed = dataclasses.replace(OPTIONS.budgets, **budgets)
-    return dataclasses.replace(OPTIONS, budgets=changed)
+    changed = dataclasses.replace(OPTIONS.budgets or Budgets(), **budgets)
+    return structs.replace(OPTIONS, budgets=changed)
 
 
 async def soon(event: asyncio.Event) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from dragoman.client.codex import CodexConversation
 from dragoman.client.permissions import Answer, Question, deny_all
@@ -116,7 +116,7 @@ async def test_a_command_runs_once_it_is_allowed(home: Path, workspace: Path) ->
         asked.append(question)
         return Answer.ALLOW_ONCE
 
-    options = dataclasses.replace(OPTIONS, permit=permit)
+    options = structs.replace(OPTIONS, permit=permit)
     async with codex(home, workspace, options=options) as (peer, _), peer.session() as talk:
         events = await events_of(thread_of(talk), "SHELL:touch made.txt && echo done-it")
         view = fold(events)
@@ -140,7 +140,7 @@ async def test_a_command_runs_once_it_is_allowed(home: Path, workspace: Path) ->
 async def test_a_command_that_is_refused_does_not_run_and_the_turn_goes_on(
     home: Path, workspace: Path
 ) -> None:
-    options = dataclasses.replace(OPTIONS, permit=deny_all)
+    options = structs.replace(OPTIONS, permit=deny_all)
     async with codex(home, workspace, options=options) as (peer, _), peer.session() as talk:
         async with talk.prompt("SHELL:touch made.txt") as turn:
             events = [event async for event in turn]
@@ -155,7 +155,7 @@ async def test_a_command_that_is_refused_does_not_run_and_the_turn_goes_on(
 async def test_a_command_that_nobody_decides_about_interrupts_the_turn(
     home: Path, workspace: Path
 ) -> None:
-    options = dataclasses.replace(OPTIONS, permit=lambda question: Answer.CANCEL)
+    options = structs.replace(OPTIONS, permit=lambda question: Answer.CANCEL)
     async with codex(home, workspace, options=options) as (peer, _), peer.session() as talk:
         result = await talk.ask("SHELL:touch made.txt")
         assert result.outcome is Outcome.CANCELLED
@@ -172,7 +172,7 @@ async def test_a_command_that_only_reads_needs_no_permission_to_write(
         return Answer.ALLOW_ONCE if question.kind == "read" else Answer.REJECT_ONCE
 
     # Reading is let through without a question, and would be allowed if there were one.
-    options = dataclasses.replace(OPTIONS, permit=permit)
+    options = structs.replace(OPTIONS, permit=permit)
     async with codex(home, workspace, options=options) as (peer, _), peer.session() as talk:
         events = await events_of(thread_of(talk), "SHELL:cat there.txt")
         (tool,) = fold(events).tools.values()
@@ -190,7 +190,7 @@ async def test_a_change_of_a_file_names_the_file_and_shows_the_difference(
         asked.append(question)
         return Answer.ALLOW_ONCE
 
-    options = dataclasses.replace(OPTIONS, permit=permit)
+    options = structs.replace(OPTIONS, permit=permit)
     async with codex(home, workspace, options=options) as (peer, _), peer.session() as talk:
         events = await events_of(thread_of(talk), "WRITE:made.txt:some content")
         path = workspace / "made.txt"
@@ -209,7 +209,7 @@ async def test_a_change_of_a_file_names_the_file_and_shows_the_difference(
 async def test_a_change_of_a_file_that_is_refused_leaves_the_disk_alone(
     home: Path, workspace: Path
 ) -> None:
-    options = dataclasses.replace(OPTIONS, permit=deny_all)
+    options = structs.replace(OPTIONS, permit=deny_all)
     async with codex(home, workspace, options=options) as (peer, _), peer.session() as talk:
         events = await events_of(thread_of(talk), "WRITE:made.txt:some content")
         assert not (workspace / "made.txt").exists()
@@ -229,7 +229,7 @@ async def test_a_question_to_the_user_is_answered(home: Path, workspace: Path) -
         '{"questions":[{"id":"colour","header":"Colour","question":"Which colour?",'
         '"options":[{"label":"blue","description":"b"},{"label":"red","description":"r"}]}]}'
     )
-    options = dataclasses.replace(OPTIONS, answer_questions=answer)
+    options = structs.replace(OPTIONS, answer_questions=answer)
     extra = WITH_KEY + "\n[features]\ndefault_mode_request_user_input = true\n"
     async with codex(home, workspace, options=options, extra=extra) as (peer, _):
         async with peer.session() as talk:
@@ -327,7 +327,7 @@ async def test_an_interrupt_withdraws_a_question_that_is_open(home: Path, worksp
             withdrawn.set()
         raise AssertionError
 
-    options = dataclasses.replace(OPTIONS, permit=permit)
+    options = structs.replace(OPTIONS, permit=permit)
     async with codex(home, workspace, options=options) as (peer, _), peer.session() as talk:
         async with talk.prompt("SHELL:touch made.txt") as turn:
             await soon(asked)
@@ -350,7 +350,7 @@ async def test_a_budget_for_silence_does_not_run_while_we_are_asked(
         loop.call_later(2.0, answered.set_result, Answer.ALLOW_ONCE)
         return await answered
 
-    options = dataclasses.replace(with_budgets(silence=1.5), permit=permit)
+    options = structs.replace(with_budgets(silence=1.5), permit=permit)
     async with codex(home, workspace, options=options) as (peer, _), peer.session() as talk:
         assert (await talk.ask("SHELL:touch made.txt")).ok
 
@@ -581,7 +581,7 @@ async def test_the_sandbox_is_what_was_asked_for_and_can_be_changed(
 async def test_settings_are_told_unasked_where_experimental_parts_are_used(
     home: Path, workspace: Path
 ) -> None:
-    options = dataclasses.replace(OPTIONS, experimental=True)
+    options = structs.replace(OPTIONS, experimental=True)
     seen: list[happened.Event] = []
     async with codex(home, workspace, options=options) as (peer, _):
         peer.on_event = seen.append

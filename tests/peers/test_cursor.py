@@ -18,6 +18,7 @@ import pytest
 from dragoman.catalogue.launch import resolve
 from dragoman.catalogue.open import open_peer
 from dragoman.client.conversation import Peer
+from dragoman.client.options import ConnectOptions
 from dragoman.client.permissions import Answer, Permit, Question, deny_all
 from dragoman.errors import AuthRequired, RemoteError
 from dragoman.events import model as happened
@@ -59,10 +60,8 @@ async def cursor(
             peer = await stack.enter_async_context(
                 open_peer(
                     resolve(descriptor("cursor")),
+                    ConnectOptions(permit=permit, budgets=BUDGETS, on_event=seen.append),
                     workspace=workspace,
-                    permit=permit,
-                    budgets=BUDGETS,
-                    on_event=seen.append,
                 )
             )
         yield peer, seen

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from dragoman.client.permissions import approve_all
 from dragoman.events.words import Outcome, ToolStatus
@@ -84,7 +84,7 @@ async def test_a_new_file_cannot_be_written_if_its_absence_is_told_as_an_error(
     client = stage.peer.client
     usual = client.options
     async with stage.talk(workspace, approve_all) as talk:
-        client.options = dataclasses.replace(client.options, missing_file_is_empty=False)
+        client.options = structs.replace(client.options, missing_file_is_empty=False)
         try:
             result = await talk.ask(f"WRITE:{workspace / 'made.txt'}:some content")
         finally:

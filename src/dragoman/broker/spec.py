@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct, field
 
 from dragoman.client.budgets import Budgets
+from dragoman.client.options import PlainOptions
 from dragoman.errors import BrokerUnavailable
 from dragoman.version import __version__
 
@@ -67,7 +68,7 @@ class FileIdentity(Struct, frozen=True, kw_only=True):
     mtime_ns: int
 
 
-class BrokerSpec(Struct, frozen=True, kw_only=True):
+class BrokerSpec(PlainOptions, frozen=True, kw_only=True):
     """What a broker is to do."""
 
     peer: str
@@ -86,7 +87,6 @@ class BrokerSpec(Struct, frozen=True, kw_only=True):
     details: dict[str, Any] = field(default_factory=dict)
     """Options of the client of its dialect."""
     budgets: Budgets = Budgets()
-    max_line_size: int | None = None
     mode_after_open: str | None = None
     missing_file_is_empty: bool = False
     loads_next_minute: bool = False
@@ -100,10 +100,6 @@ class BrokerSpec(Struct, frozen=True, kw_only=True):
     """What a person does to log in."""
     surroundings: str = ""
     """Which credential variables are set for it, see `catalogue.launch.surroundings_of`."""
-    read_files: bool = True
-    write_files: bool = True
-    terminals: bool = False
-    unstable: bool = False
     parallel: bool | None = None
     """Whether the peer's card says that it runs sessions at once; None if nobody measured it."""
     identity: tuple[FileIdentity, ...] = ()

@@ -9,19 +9,19 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from msgspec import structs
+
 from dragoman.catalogue.descriptor import Quirks
 from dragoman.catalogue.launch import LaunchSpec
-from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer
-from dragoman.client.inquiries import Inquire
+from dragoman.client.options import AUTO, ConnectOptions
 from dragoman.client.permissions import Permit, approve_all, deny_all
 from dragoman.client.results import Result
-from dragoman.dialects.discovery import ACP, CODEX, Cache
-from dragoman.events import model
+from dragoman.dialects.discovery import ACP, CODEX
 from dragoman.events.parts import Failure
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome
 
@@ -35,66 +35,46 @@ ERROR_LOOKS: Final = (
 @asynccontextmanager
 async def open_peer(
     launch: LaunchSpec,
+    options: ConnectOptions | None = None,
     *,
     workspace: str | os.PathLike[str] = ".",
-    permit: Permit = deny_all,
-    guard: Permit | None = None,
-    budgets: Budgets | None = None,
-    dialect: str | None = None,
-    env: Iterable[str] = (),
-    extra_env: Mapping[str, str] | None = None,
-    on_event: Callable[[model.Event], None] | None = None,
-    on_stderr: Callable[[bytes], None] | None = None,
-    inquire: Inquire | None = None,
-    visits: bool = False,
-    terminals: bool = False,
-    cache: Cache | None = None,
-    read_files: bool = True,
-    write_files: bool = True,
-    unstable: bool = False,
-    name: str = "dragoman",
-    max_line_size: int | None = None,
-    details: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Peer]:
     """Start or connect to the agent for the time of the block; closes the connection at its end.
 
-    `env` names more of our variables that the agent may see, `extra_env` sets variables. `details`
-    override the options of the descriptor.
+    What the descriptor knows of the peer is added to the environment of the options and is used
+    where the options do not say otherwise.
     """
     # Not at the top: a call that goes through a broker starts nothing, and needs neither.
     from dragoman.catalogue.node_runtime import check_runtime
     from dragoman.client.connect import connect
 
-    await check_runtime(launch, {**os.environ, **launch.env, **(extra_env or {})})
-    spoken = dialect or launch.protocol
+    options = options or ConnectOptions()
+    env = {**launch.env, **(options.env or {})}
+    await check_runtime(launch, {**os.environ, **env})
+    spoken = dialect_of(launch, options)
     target = list(launch.command) if launch.command is not None else str(launch.address)
-    async with connect(
-        target,
-        workspace=workspace,
+    options = structs.replace(
+        options,
         dialect=spoken,
-        permit=permit,
-        guard=guard,
-        budgets=budgets or launch.budgets(),
-        env={**launch.env, **(extra_env or {})},
-        inherit=(*launch.inherit, *env),
-        on_event=on_event,
-        on_stderr=on_stderr,
-        inquire=inquire,
-        visits=visits,
-        cache=cache,
-        read_files=read_files,
-        write_files=write_files,
-        terminals=terminals,
-        unstable=unstable,
-        name=name,
-        max_line_size=max_line_size or _line_size(launch),
-        details={**options_of(launch, spoken, permit), **(details or {})},
-    ) as peer:
+        budgets=options.budgets or launch.budgets(),
+        env=env,
+        inherit=(*launch.inherit, *options.inherit),
+        max_line_size=line_size_of(launch, options),
+        details={**options_of(launch, spoken, options.permit), **(options.details or {})},
+    )
+    async with connect(target, options, workspace=workspace) as peer:
         yield peer
 
 
-def _line_size(spec: LaunchSpec) -> int | None:
-    return None if spec.descriptor is None else spec.descriptor.max_line_size
+def dialect_of(launch: LaunchSpec, options: ConnectOptions) -> str:
+    """The dialect that the options name, or else the one of the launch."""
+    return launch.protocol if options.dialect == AUTO else options.dialect
+
+
+def line_size_of(launch: LaunchSpec, options: ConnectOptions) -> int | None:
+    """The longest message by the options, or else by the descriptor."""
+    known = None if launch.descriptor is None else launch.descriptor.max_line_size
+    return options.max_line_size or known
 
 
 def options_of(spec: LaunchSpec, dialect: str, permit: Permit = deny_all) -> dict[str, Any]:
@@ -149,4 +129,4 @@ def _without_notices(text: str, notices: tuple[str, ...]) -> str:
     return text
 
 
-__all__ = ["is_unrestricted", "judge", "open_peer", "options_of"]
+__all__ = ["dialect_of", "is_unrestricted", "judge", "line_size_of", "open_peer", "options_of"]

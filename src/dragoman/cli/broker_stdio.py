@@ -15,6 +15,7 @@ from dragoman.broker.methods import TERMS
 from dragoman.broker.spec import BrokerSpec
 from dragoman.cli.exit_codes import ExitCode
 from dragoman.cli.run_plan import RunPlan
+from dragoman.client.options import ConnectOptions
 from dragoman.errors import BrokerError
 from dragoman.policy import unattended
 from dragoman.rpc.splice import join
@@ -31,11 +32,13 @@ async def attach(plan: RunPlan) -> int:
 
     spec = spec_of(
         plan.way,
+        ConnectOptions(
+            budgets=plan.budgets,
+            inherit=plan.env,
+            env=plan.lineage,
+            max_line_size=plan.max_line_size,
+        ),
         workspace=plan.workspace,
-        budgets=plan.budgets,
-        env=plan.env,
-        extra_env=plan.lineage,
-        max_line_size=plan.max_line_size,
         ttl=plan.ttl,
         max_idle=plan.max_idle,
     )

@@ -201,7 +201,7 @@ def _request(
         extra_env=plan.lineage,
         max_line_size=plan.max_line_size,
         options={
-            "dialect": plan.dialect,
+            **({} if plan.dialect is None else {"dialect": plan.dialect}),
             "on_stderr": show.agent_stderr if plan.agent_stderr else None,
         },
     )

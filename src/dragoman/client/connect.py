@@ -10,37 +10,33 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from dragoman import transports  # The module, whose names cost something only when they are used.
 from dragoman.client import file_guard, handshake_errors
 from dragoman.client.budgets import Budgets
-from dragoman.client.conversation import Peer, Terms, absolute
-from dragoman.client.inquiries import Inquire
-from dragoman.client.permissions import Permit, deny_all, require_permit
+from dragoman.client.conversation import Peer, absolute
+from dragoman.client.options import AUTO, ConnectOptions, D, for_dialect, require_options
 from dragoman.client.programs import launch_of, program_of, require_words
 from dragoman.dialects import discovery
-from dragoman.dialects.discovery import Cache, Program
+from dragoman.dialects.discovery import Program
 from dragoman.errors import (
     DragomanError,
     ProtocolMismatch,
     RemoteError,
     SpawnError,
-    Unsupported,
     UsageError,
 )
-from dragoman.events import model
 from dragoman.transports.base import Stream
 
-T = TypeVar("T")
-
-AUTO: Final = "auto"
+if TYPE_CHECKING:
+    from dragoman.wire.peer import Noise, Stray
 
 SHOWN_LAUNCH: Final = 160
 """Characters of a command line in an error: enough to know which one it was."""
@@ -52,62 +48,23 @@ Target: TypeAlias = str | Sequence[str]
 @asynccontextmanager
 async def connect(
     target: Target,
+    options: ConnectOptions | None = None,
     *,
     workspace: str | os.PathLike[str] = ".",
-    dialect: str = AUTO,
-    permit: Permit = deny_all,
-    guard: Permit | None = None,
-    inquire: Inquire | None = None,
-    visits: bool = False,
-    budgets: Budgets | None = None,
-    env: Mapping[str, str] | None = None,
-    inherit: Iterable[str] = (),
-    on_event: Callable[[model.Event], None] | None = None,
-    on_stderr: Callable[[bytes], None] | None = None,
-    cache: Cache | None = None,
-    read_files: bool = True,
-    write_files: bool = True,
-    terminals: bool = False,
-    unstable: bool = False,
-    name: str = "dragoman",
-    max_line_size: int | None = None,
-    details: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Peer]:
     """Start or reach an agent and talk with it until the block ends; then it is gone.
 
-    A program is started in the workspace, with a small base environment, `env`, and the variables
-    that `inherit` names. Permissions are refused unless `permit` says otherwise. `guard` is asked
-    before a file or a command is served to the agent; without one, files are read, and `permit` is
-    asked before a file is written or a command run, unless it has just allowed that. `inquire`
-    answers what the agent asks its user, pages to visit too if it `visits` them. `on_stderr` gets
-    what a program that is started writes to its stderr, as it comes. `cache` lets a program be
-    asked only once what it speaks. `details` are options that only one dialect has, by their names
-    in its own options, such as ``sandbox`` for Codex.
+    A program is started in the workspace, with a small base environment and what the options add
+    to it. Without a `guard`, files are read, and `permit` is asked before a file is written or a
+    command run, unless it has just allowed that.
     """
-    require_permit(permit)
-    if guard is not None:
-        require_permit(guard, "guard")
+    options = options or ConnectOptions()
+    require_options(options)
     folder = absolute(Path(workspace))
-    permit, guard = file_guard.guarded(permit, guard, folder)
-    terms = Terms(
-        workspace=folder,
-        permit=permit,
-        guard=guard,
-        inquire=inquire,
-        visits=visits,
-        budgets=budgets or Budgets(),
-        on_event=on_event,
-        read_files=read_files,
-        write_files=write_files,
-        terminals=terminals,
-        unstable=unstable,
-        name=name,
-        max_line_size=max_line_size,
-    )
-    source = _stream_source(target, terms, env, tuple(inherit), on_stderr)
-    if source.launch:
-        terms = structs.replace(terms, launch=source.launch)
-    async with await _open(source, terms, dialect, cache, dict(details or {})) as peer:
+    permit, guard = file_guard.guarded(options.permit, options.guard, folder)
+    options = structs.replace(options, permit=permit, guard=guard)
+    source = _stream_source(target, folder, options)
+    async with await _open(source, folder, options) as peer:
         yield peer
 
 
@@ -125,55 +82,29 @@ class StreamSource:
     program: Program | None = None
 
 
-def _stream_source(
-    target: Target,
-    terms: Terms,
-    env: Mapping[str, str] | None,
-    inherit: tuple[str, ...],
-    on_stderr: Callable[[bytes], None] | None,
-) -> StreamSource:
+def _stream_source(target: Target, workspace: Path, options: ConnectOptions) -> StreamSource:
     if isinstance(target, str):
         return _address(target)
     require_words(target)
-    argv = tuple(target)
+    argv, inherit = tuple(target), tuple(options.inherit)
     if not argv or not all(isinstance(word, str) for word in argv):
         raise UsageError("a command line is a list of words, the program first")
 
     async def start(dialect: str) -> Stream:
-        timeout = terms.budgets.spawn
+        timeout = (options.budgets or Budgets()).spawn
         try:
             async with asyncio.timeout(timeout):
                 return await transports.spawn(
-                    argv, cwd=terms.workspace, env=env, inherit=inherit, on_stderr=on_stderr
+                    argv,
+                    cwd=workspace,
+                    env=options.env,
+                    inherit=inherit,
+                    on_stderr=options.on_stderr,
                 )
         except TimeoutError as error:
             raise SpawnError(f"{argv[0]!r} could not be started within {timeout:g} s") from error
 
     return StreamSource(f"`{_shown(shlex.join(argv))}`", start, argv, program_of(argv))
-
-
-def require_options(workspace: object, options: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for options of `connect` that would only be missed later, or never."""
-    if not isinstance(workspace, str | os.PathLike) or isinstance(os.fspath(workspace), bytes):
-        raise UsageError(f"workspace= takes the path of a folder, not {workspace!r}")
-    env = options.get("env")
-    if env is not None and not (
-        isinstance(env, Mapping)
-        and all(isinstance(name, str) and isinstance(text, str) for name, text in env.items())
-    ):
-        raise UsageError("env= takes a mapping of names to text, such as {'LANG': 'C'}")
-    inherit = options.get("inherit", ())
-    if isinstance(inherit, str | bytes) or not isinstance(inherit, Iterable):
-        raise UsageError(f"inherit= takes a list of names, such as ['PATH'], not {inherit!r}")
-    for name in ("on_event", "on_stderr"):
-        if (told := options.get(name)) is not None and not callable(told):
-            raise UsageError(f"{name}= takes a function, not {told!r}")
-    budgets = options.get("budgets")
-    if budgets is not None and not isinstance(budgets, Budgets):
-        raise UsageError(
-            f"budgets= takes a dragoman.client.budgets.Budgets, such as Budgets(total=60), "
-            f"not {budgets!r}"
-        )
 
 
 def _shown(words: str) -> str:
@@ -212,14 +143,13 @@ def _concept(argv: Sequence[str]) -> str:
 # -- finding the dialect
 
 
-async def _open(
-    source: StreamSource, terms: Terms, dialect: str, cache: Cache | None, details: dict[str, Any]
-) -> Peer:
+async def _open(source: StreamSource, workspace: Path, options: ConnectOptions) -> Peer:
+    dialect, cache = options.dialect, options.cache
     if dialect != AUTO:
         if dialect not in OPENERS:
             known = ", ".join([AUTO, *OPENERS])
             raise UsageError(f"there is no dialect {dialect!r}; there are {known}")
-        return await _shake_hands(source, terms, dialect, cache, details)
+        return await _shake_hands(source, workspace, options, dialect)
     known_as = None
     if cache is not None and source.program is not None:
         known_as = cache.get(source.program, _concept(source.launch))
@@ -228,7 +158,7 @@ async def _open(
     while True:
         tried.append(trying)
         try:
-            peer = await _shake_hands(source, terms, trying, cache, details, proving=True)
+            peer = await _shake_hands(source, workspace, options, trying, proving=True)
         except ProtocolMismatch as error:
             found = error.dialect
             if found not in OPENERS or found in tried:
@@ -242,10 +172,9 @@ async def _open(
 
 async def _shake_hands(
     source: StreamSource,
-    terms: Terms,
+    workspace: Path,
+    options: ConnectOptions,
     dialect: str,
-    cache: Cache | None,
-    details: dict[str, Any],
     *,
     proving: bool = False,
 ) -> Peer:
@@ -255,10 +184,17 @@ async def _shake_hands(
     it, also where this dialect could make do with it.
     """
     watch = handshake_errors.HandshakeWatch()
-    terms = structs.replace(terms, on_noise=watch.hear)
     stream: Stream | None = None
     try:
-        opener = OPENERS[dialect](dialect, terms, details, cache, source.program)
+        plan = PlannedHandshake(
+            dialect=dialect,
+            workspace=workspace,
+            options=options,
+            launch=source.launch,
+            program=source.program,
+            on_noise=watch.hear,
+        )
+        opener = OPENERS[dialect](plan)
         stream = await source.open(dialect)
         peer = await opener(stream)
     except ProtocolMismatch:
@@ -290,99 +226,55 @@ def _wants_acp(error: DragomanError) -> bool:
 # -- the dialects
 
 Opener: TypeAlias = Callable[[Stream], Awaitable[Peer]]
-Prepare: TypeAlias = Callable[
-    [str, Terms, dict[str, Any], Cache | None, Program | None],
-    Opener,
-]
-"""Checks the options of a dialect, before anything is started, and returns what shakes hands."""
 
 
-def _acp(
-    dialect: str,
-    terms: Terms,
-    details: dict[str, Any],
-    cache: Cache | None,
-    program: Program | None,
-) -> Opener:
+class PlannedHandshake(Struct, frozen=True, kw_only=True):
+    """A handshake to do in one dialect."""
+
+    dialect: str
+    workspace: Path
+    options: ConnectOptions
+    launch: tuple[str, ...] = ()
+    """The command line that starts the agent; empty if it is reached by an address."""
+    program: Program | None = None
+    on_noise: Callable[[Noise | Stray], None] | None = None
+
+    def options_of(self, kind: type[D]) -> D:
+        """The options of the dialect's client."""
+        return for_dialect(kind, self.options, self.dialect, on_noise=self.on_noise)
+
+
+def _acp(plan: PlannedHandshake) -> Opener:
     from dragoman.client.acp.options import ClientOptions
-    from dragoman.client.acp.peer import open_peer, options_of
+    from dragoman.client.acp.peer import open_peer
 
-    options = _detailed(options_of(terms), details, ClientOptions, dialect)
-    return lambda stream: open_peer(stream, terms, options)
+    options = plan.options_of(ClientOptions)
+    return lambda stream: open_peer(stream, plan.workspace, options, launch=plan.launch)
 
 
-def _codex(
-    dialect: str,
-    terms: Terms,
-    details: dict[str, Any],
-    cache: Cache | None,
-    program: Program | None,
-) -> Opener:
+def _codex(plan: PlannedHandshake) -> Opener:
     from dragoman.client.codex import CodexOptions, CodexPeer
 
-    options = CodexOptions(
-        permit=terms.permit,
-        inquire=terms.inquire,
-        budgets=terms.budgets,
-        on_event=terms.on_event,
-        on_noise=terms.on_noise,
-        name=terms.name,
-    )
-    options = _detailed(_sized(options, terms), details, CodexOptions, dialect)
-    return lambda stream: CodexPeer.connect(stream, terms.workspace, options)
+    options = plan.options_of(CodexOptions)
+    return lambda stream: CodexPeer.connect(stream, plan.workspace, options)
 
 
-def _documents(
-    dialect: str,
-    terms: Terms,
-    details: dict[str, Any],
-    cache: Cache | None,
-    program: Program | None,
-) -> Opener:
+def _documents(plan: PlannedHandshake) -> Opener:
     from dragoman.client.legacy import DocumentOptions, use_peer
 
-    options = DocumentOptions(
-        permit=terms.permit,
-        guard=terms.guard,
-        budgets=terms.budgets,
-        on_event=terms.on_event,
-        on_noise=terms.on_noise,
-        name=terms.name,
-        read_files=terms.read_files,
-        write_files=terms.write_files,
-        terminals=terms.terminals,
+    options = plan.options_of(DocumentOptions)
+    return lambda stream: use_peer(
+        plan.dialect,
+        stream,
+        workspace=plan.workspace,
+        options=options,
+        cache=plan.options.cache,
+        program=plan.program,
+        launch=launch_of(plan.launch),
     )
-    options = _detailed(_sized(options, terms), details, DocumentOptions, dialect)
-
-    async def open(stream: Stream) -> Peer:
-        return await use_peer(
-            dialect,
-            stream,
-            workspace=terms.workspace,
-            options=options,
-            cache=cache,
-            program=program,
-            launch=launch_of(terms.launch),
-        )
-
-    return open
 
 
-def _sized(options: T, terms: Terms) -> T:
-    if terms.max_line_size is None:
-        return options
-    return replace(options, max_line_size=terms.max_line_size)  # type: ignore[type-var]
-
-
-def _detailed(options: T, details: dict[str, Any], kind: type[T], dialect: str) -> T:
-    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    unknown = sorted(set(details) - known)
-    if unknown:
-        raise Unsupported(f"the dialect {dialect} has no option {', '.join(unknown)}")
-    return replace(options, **details)  # type: ignore[type-var]
-
-
-OPENERS: Final[dict[str, Prepare]] = {
+OPENERS: Final[dict[str, Callable[[PlannedHandshake], Opener]]] = {
     discovery.ACP: _acp,
     discovery.CODEX: _codex,
     discovery.ONESHOT: _documents,
@@ -391,4 +283,5 @@ OPENERS: Final[dict[str, Prepare]] = {
     discovery.KEYED: _documents,
     discovery.CHAINED: _documents,
 }
-"""How a peer is made in each dialect."""
+"""How a peer is made in each dialect: checks the options of its client, before anything is started,
+and returns what shakes hands on a stream."""

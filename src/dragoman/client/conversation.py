@@ -11,22 +11,20 @@ what the caller does wrong, before anything is sent.
 from __future__ import annotations
 
 import abc
-import dataclasses
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, ParamSpec, Self
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dragoman.client.budgets import Budgets
 from dragoman.client.folders import absolute
-from dragoman.client.inquiries import Inquire
 from dragoman.client.not_entered import Entering
-from dragoman.client.permissions import Denial, Permit, deny_all, require_permit
+from dragoman.client.permissions import Denial, Permit, require_permit
 from dragoman.client.results import BY_DENIAL, Result, explain, outcome_with, stop_of
 from dragoman.client.turns import BaseTurn, Prompted, TurnEndMark, TurnStage
 from dragoman.errors import (
@@ -48,6 +46,9 @@ from dragoman.events.parts import (
 from dragoman.events.view import Growing
 from dragoman.events.words import Outcome, Role
 from dragoman.rpc.lanes import Flow
+
+if TYPE_CHECKING:
+    from dragoman.client.inquiries import Inquire
 
 P = ParamSpec("P")
 
@@ -73,38 +74,6 @@ class Opening(Struct, frozen=True, kw_only=True):
     mcp_servers: Sequence[Any] = ()
     additional_directories: Sequence[Path] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
-
-
-class Terms(Struct, frozen=True, kw_only=True):
-    """On which terms an agent is used: what every dialect can be told, and ignores if it has no
-    use for it."""
-
-    workspace: Path
-    launch: tuple[str, ...] = ()
-    """The command line that started the agent; empty if it was reached by an address."""
-    permit: Permit = deny_all
-    """Who decides about permissions."""
-    guard: Permit | None = None
-    """Who decides about files and commands that the agent has us read, write and run."""
-    inquire: Inquire | None = None
-    """Who answers questions to the user; without it the agent is told that nobody does."""
-    visits: bool = False
-    """Whether `inquire` can also send the user to a page."""
-    budgets: Budgets = Budgets()
-    on_event: Callable[[model.Event], None] | None = None
-    """Told about every event of the connection from its very first message on."""
-    on_noise: Callable[[Any], None] | None = None
-    """Told about lines that are no messages."""
-    read_files: bool = True
-    write_files: bool = True
-    """Whether the agent may read and write text files through us, inside the workspace."""
-    terminals: bool = False
-    """Whether the agent may run commands through us."""
-    unstable: bool = False
-    """Whether to use what is not stable in a protocol yet."""
-    name: str = "dragoman"
-    """What we call ourselves."""
-    max_line_size: int | None = None
 
 
 _USE: Final = "session(…) is not open yet: write `async with peer.session(…) as session:`"
@@ -158,7 +127,7 @@ class Peer(abc.ABC):
     def answer_with(self, permit: Permit) -> None:
         """Let somebody else decide about permissions from now on."""
         require_permit(permit)
-        self.client.options = dataclasses.replace(self.client.options, permit=permit)
+        self.client.options = replace(self.client.options, permit=permit)
 
     def inquire_with(self, inquire: Inquire) -> None:  # noqa: B027 - only some dialects ask
         """Let somebody else answer questions to the user from now on. An agent that was told in
@@ -491,7 +460,6 @@ __all__ = [
     "Peer",
     "Result",
     "SessionSummary",
-    "Terms",
     "absolute",
     "blocks_of",
     "explain",

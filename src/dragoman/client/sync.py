@@ -22,7 +22,8 @@ from contextlib import (
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from dragoman.client.connect import Target, connect
+from msgspec import structs
+
 from dragoman.client.conversation import (
     Conversation,
     ConversationTurn,
@@ -30,9 +31,10 @@ from dragoman.client.conversation import (
     Result,
     SessionSummary,
 )
-from dragoman.client.inquiries import DECLINED, Inquire
+from dragoman.client.inquiries import DECLINED
 from dragoman.client.not_entered import EnteringSync
-from dragoman.client.permissions import Answer, Permit, approve_all, approve_reads, deny_all
+from dragoman.client.options import ConnectOptions
+from dragoman.client.permissions import Answer, approve_all, approve_reads, deny_all
 from dragoman.errors import ConnectionClosed, UsageError
 from dragoman.events import model
 from dragoman.events.parts import AuthMethod, Block, Capabilities, PeerInfo
@@ -43,24 +45,21 @@ T = TypeVar("T")
 
 @contextmanager
 def connect_sync(
-    target: Target,
-    *,
-    permit: Permit = deny_all,
-    inquire: Inquire | None = None,
-    by: Callable[..., AbstractAsyncContextManager[Peer]] = connect,
-    **options: Any,
+    open: Callable[[ConnectOptions], AbstractAsyncContextManager[Peer]], options: ConnectOptions
 ) -> Iterator[BlockingPeer]:
-    """`connect` for programs without an event loop; it takes the same options.
+    """The peer that `open` connects to, for programs without an event loop.
 
     A plain `permit` runs in a thread of its own and may block, for example to ask a person, and so
-    does a plain `inquire`. `by` is another way to connect that takes the same options.
+    does a plain `inquire`.
     """
-    with _Loop() as loop:
-        if inquire is not None:
-            options["inquire"] = _in_thread(inquire, DECLINED)
-        opened = by(target, permit=_in_thread(permit), **options)
-        with loop.entered(opened) as peer:
-            yield BlockingPeer(peer, loop)
+    inquire = options.inquire
+    options = structs.replace(
+        options,
+        permit=_in_thread(options.permit),
+        inquire=None if inquire is None else _in_thread(inquire, DECLINED),
+    )
+    with _Loop() as loop, loop.entered(open(options)) as peer:
+        yield BlockingPeer(peer, loop)
 
 
 _USE_SESSION: Final = "session(…) is not open yet: write `with peer.session(…) as session:`"

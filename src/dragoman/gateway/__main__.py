@@ -11,9 +11,10 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
-from dragoman.client.connect import AUTO, OPENERS, Target, connect
+from dragoman.client.connect import OPENERS, Target, connect
 from dragoman.client.conversation import Peer
 from dragoman.client.inquiries import DECLINED
+from dragoman.client.options import AUTO, ConnectOptions
 from dragoman.client.permissions import approve_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import DragomanError, UsageError
@@ -105,15 +106,17 @@ def _connected(
     asks = client.elicitation if client is not None else acp.ElicitationCapabilities()
     return connect(
         target,
+        ConnectOptions(
+            dialect=arguments.dialect,
+            inherit=arguments.inherit,
+            # The gateway decides nothing: files that a client does not serve are served here.
+            guard=approve_all,
+            terminals=client is not None and client.terminal,
+            # A placeholder: the gateway installs the real callback.
+            inquire=None if asks is None else lambda inquiry: DECLINED,
+            visits=asks is not None and (client is None or asks.url is not None),
+        ),
         workspace=arguments.workspace,
-        dialect=arguments.dialect,
-        inherit=arguments.inherit,
-        # The gateway decides nothing: files that a client does not serve are served here.
-        guard=approve_all,
-        terminals=client is not None and client.terminal,
-        # A placeholder: the gateway installs the real callback.
-        inquire=None if asks is None else lambda inquiry: DECLINED,
-        visits=asks is not None and (client is None or asks.url is not None),
     )
 
 

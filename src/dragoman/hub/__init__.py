@@ -52,6 +52,9 @@ with a dot, are in another module."""
 KEYWORDS: Final = {"wish": "request", "audience": "listener", "reins": "cancel"}
 """Parameters of `delegate` and `decide_for` that are spelled otherwise now."""
 
+OPTIONS: Final = {"env": "inherit", "extra_env": "env"}
+"""Options of `open_peer` that are spelled otherwise in `ConnectOptions`."""
+
 
 class _Moved(ModuleType):
     """A module under its old name: hands out the names of the new one."""
@@ -73,6 +76,8 @@ class _Moved(ModuleType):
             DeprecationWarning,
             stacklevel=2,
         )
+        if name == "open_peer":
+            return _with_old_options(value)
         return _with_old_keywords(value) if name in ("delegate", "decide_for") else value
 
 
@@ -80,6 +85,19 @@ def _with_old_keywords(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         return function(*args, **{KEYWORDS.get(key, key): options[key] for key in options})
+
+    return call
+
+
+def _with_old_options(open_peer: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(open_peer)
+    def call(launch: Any, *, workspace: Any = ".", **options: Any) -> Any:
+        from dragoman.client.options import ConnectOptions
+
+        if options.get("dialect", "") is None:
+            del options["dialect"]
+        named = {OPTIONS.get(key, key): value for key, value in options.items()}
+        return open_peer(launch, ConnectOptions(**named), workspace=workspace)
 
     return call
 

@@ -49,14 +49,7 @@ class DescribedAdapter:
         if not self.claims(role):
             raise RoleNotClaimed(self.name, role, self.ROLES_CLAIMED)
         async with (
-            open_peer(
-                launch.way,
-                workspace=launch.cwd,
-                permit=launch.permit,
-                budgets=launch.budgets,
-                env=launch.env,
-                on_event=on_notification,
-            ) as peer,
+            open_peer(launch.way, launch.options(on_notification), workspace=launch.cwd) as peer,
             peer.session(mode=launch.mode, model=launch.model) as session,
         ):
             result = await session.ask(self.ROLE_PREFIX[role] + text)

@@ -6,50 +6,32 @@ which uses a broker unless `warm` or the settings say otherwise. The peer need n
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from dragoman.client import connect as client_connect
 from dragoman.client.budgets import Budgets
 from dragoman.client.connect import Target
 from dragoman.client.conversation import Peer
-from dragoman.client.inquiries import Inquire, require_inquire
 from dragoman.client.not_entered import Entering, EnteringSync
-from dragoman.client.permissions import Permit, deny_all, require_permit
+from dragoman.client.options import ConnectOptions, require_options
+from dragoman.client.permissions import Permit, deny_all
 from dragoman.client.programs import require_words
 from dragoman.dialects.discovery import Cache
 from dragoman.errors import UsageError
 from dragoman.events import model
 
 if TYPE_CHECKING:
+    from dragoman.client.inquiries import Inquire
     from dragoman.client.sync import BlockingPeer
 
-
-class Options(TypedDict, total=False):
-    """The options of `dragoman.connect`, as `dragoman.client.connect.connect` has them."""
-
-    dialect: str
-    permit: Permit
-    guard: Permit | None
-    inquire: Inquire | None
-    visits: bool
-    budgets: Budgets | None
-    env: Mapping[str, str] | None
-    inherit: Iterable[str]
-    on_event: Callable[[model.Event], None] | None
-    on_stderr: Callable[[bytes], None] | None
-    cache: Cache | None
-    read_files: bool
-    write_files: bool
-    terminals: bool
-    unstable: bool
-    name: str
-    max_line_size: int | None
-    details: Mapping[str, Any] | None
-
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _USE: Final = "connect(…) is not a peer yet: write `async with connect(…) as peer:`"
 _USE_SYNC: Final = "connect_sync(…) is not a peer yet: write `with connect_sync(…) as peer:`"
@@ -60,22 +42,90 @@ def connect(
     *,
     workspace: str | os.PathLike[str] = ".",
     warm: bool | None = None,
-    **options: Unpack[Options],
+    dialect: str = "auto",
+    permit: Permit = deny_all,
+    guard: Permit | None = None,
+    inquire: Inquire | None = None,
+    visits: bool = False,
+    budgets: Budgets | None = None,
+    env: Mapping[str, str] | None = None,
+    inherit: Iterable[str] = (),
+    on_event: Callable[[model.Event], None] | None = None,
+    on_stderr: Callable[[bytes], None] | None = None,
+    cache: Cache | None = None,
+    read_files: bool = True,
+    write_files: bool = True,
+    terminals: bool = False,
+    unstable: bool = False,
+    name: str = "dragoman",
+    max_line_size: int | None = None,
+    details: Mapping[str, Any] | None = None,
 ) -> Entering[Peer]:
     """Start or reach an agent and talk with it until the block ends.
 
     `target` is the name of a peer such as ``"gemini"``, the words of a command line, or an address
     (``unix:/path``, ``ws://…``, ``wss://…``). A program that is started for a command line ends
     with the block. A peer by its name is reached through a broker that keeps it alive for the next
-    call; with ``warm=False``, or where the settings say so, it is started for this block alone.
-    The other options are those of `dragoman.client.connect.connect`; for a name, they go before
-    what is known of the peer.
+    call, and the options below go before what its descriptor and the settings say of it.
+
+    Options:
+
+    workspace (default "."): the directory in which the agent works.
+    warm (default None): whether a peer by its name is reached through a broker. None: as the
+        settings say. False: it is started for this block alone.
+    dialect (default "auto"): the dialect to speak, such as "acp" or "codex". "auto": the one of
+        the peer's descriptor, or else it is detected.
+    permit (default deny_all): function that decides about permissions. deny_all refuses them.
+    guard (default None): function that decides about files and commands that the agent reads,
+        writes and runs through us. None: files are read; `permit` is asked before a file is
+        written or a command run, unless it has just allowed that.
+    inquire (default None): function that answers the agent's questions to its user. None: the
+        agent is told that it cannot ask.
+    visits (default False): whether `inquire` can also send the user to a URL.
+    budgets (default None): `Budgets`: how long to wait for what. None: as the settings and the
+        peer's descriptor say, or else `Budgets()`.
+    env (default None): variables to set for the agent's program, besides a small base environment.
+    inherit (default ()): names of our variables that the agent's program may see too.
+    on_event (default None): function that is called with every event of the connection.
+    on_stderr (default None): function that is called with what the agent's program writes to its
+        stderr.
+    cache (default None): keeps what was detected about a program, so that it is detected once.
+    read_files (default True): whether the agent may read text files of the workspace through us.
+    write_files (default True): whether the agent may write text files of the workspace through us.
+    terminals (default False): whether the agent may run commands through us.
+    unstable (default False): whether to use methods that are not stable in the protocol, such as
+        forking a session.
+    name (default "dragoman"): the name of the client in the handshake.
+    max_line_size (default None): the longest message in bytes; a longer one ends the connection.
+        None: as the settings and the peer's descriptor say, or else 16 MiB.
+    details (default None): options that only one dialect has, by name, such as ``sandbox`` of
+        Codex.
     """
+    options = ConnectOptions(
+        dialect=dialect,
+        permit=permit,
+        guard=guard,
+        inquire=inquire,
+        visits=visits,
+        budgets=budgets,
+        env=env,
+        inherit=inherit,
+        on_event=on_event,
+        on_stderr=on_stderr,
+        cache=cache,
+        read_files=read_files,
+        write_files=write_files,
+        terminals=terminals,
+        unstable=unstable,
+        name=name,
+        max_line_size=max_line_size,
+        details=details,
+    )
     _require(target, workspace, options)
-    return Entering(_connected(target, workspace, warm, options), _USE)
+    return Entering(_connected(target, options, workspace=workspace, warm=warm), _USE)
 
 
-def _require(target: object, workspace: object, options: Mapping[str, Any]) -> None:
+def _require(target: object, workspace: object, options: ConnectOptions) -> None:
     """Raise `UsageError` for what cannot be connected to, or not in this way."""
     if not isinstance(target, str):
         require_words(target)
@@ -84,39 +134,71 @@ def _require(target: object, workspace: object, options: Mapping[str, Any]) -> N
             f"{target!r} looks like a command line: pass it as a list of words, "
             f"such as {target.split()!r}"
         )
-    require_permit(options.get("permit", deny_all))
-    require_inquire(options.get("inquire"))
-    client_connect.require_options(workspace, options)
+    if not isinstance(workspace, str | os.PathLike) or isinstance(os.fspath(workspace), bytes):
+        raise UsageError(f"workspace= takes the path of a folder, not {workspace!r}")
+    require_options(options)
 
 
 @asynccontextmanager
 async def _connected(
-    target: Target, workspace: str | os.PathLike[str], warm: bool | None, options: Options
+    target: Target,
+    options: ConnectOptions,
+    *,
+    workspace: str | os.PathLike[str],
+    warm: bool | None,
 ) -> AsyncIterator[Peer]:
     if not isinstance(target, str) or is_address(target):
         if warm:
             raise UsageError("only a peer that has a name has a broker: leave `warm` away")
-        async with client_connect.connect(target, workspace=workspace, **options) as peer:
+        async with client_connect.connect(target, options, workspace=workspace) as peer:
             yield peer
         return
     # Whoever brings a command line needs no catalogue and does not load one.
     from dragoman.runs.open_by_name import open_named
 
-    async with open_named(target, workspace=Path(workspace), warm=warm, **options) as peer:
+    async with open_named(target, options, workspace=Path(workspace), warm=warm) as peer:
         yield peer
 
 
+def _with_options_of(
+    model: Callable[P, object],
+) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    """Give a function the parameters of another one, and the description of its options."""
+
+    def adopt(function: Callable[..., T]) -> Callable[P, T]:
+        signature = inspect.signature(model)
+        returned = function.__annotations__["return"]
+        adopted = signature.replace(return_annotation=returned)
+        function.__signature__ = adopted  # type: ignore[attr-defined]
+        if function.__doc__ and model.__doc__:
+            function.__doc__ += model.__doc__.partition("\n\n    Options:")[2]
+        return function
+
+    return adopt
+
+
+@_with_options_of(connect)
 def connect_sync(
-    target: Target, *, permit: Permit = deny_all, **options: Any
+    target: Target,
+    *,
+    workspace: str | os.PathLike[str] = ".",
+    warm: bool | None = None,
+    **options: Any,
 ) -> EnteringSync[BlockingPeer]:
     """`dragoman.connect` for programs without an event loop; it takes the same options.
 
-    A plain `permit` runs in a thread of its own and may block, for example to ask a person.
-    """
+    A plain `permit` runs in a thread of its own and may block, for example to ask a person, and so
+    does a plain `inquire`.
+
+    Options:"""
     from dragoman.client import sync
 
-    _require(target, options.get("workspace", "."), {"permit": permit, **options})
-    return EnteringSync(sync.connect_sync(target, permit=permit, by=connect, **options), _USE_SYNC)
+    if unknown := options.keys() - set(ConnectOptions.__struct_fields__):
+        raise TypeError(f"connect_sync() got an unexpected keyword argument {min(unknown)!r}")
+    given = ConnectOptions(**options)
+    _require(target, workspace, given)
+    open = partial(_connected, target, workspace=workspace, warm=warm)
+    return EnteringSync(sync.connect_sync(open, given), _USE_SYNC)
 
 
 def is_address(target: str) -> bool:

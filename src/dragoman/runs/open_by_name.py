@@ -6,21 +6,21 @@ settings count only if the user trusts them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+
+from msgspec import structs
 
 from dragoman.catalogue import load_catalogue
 from dragoman.catalogue.enforcement import Enforced, enforce
 from dragoman.catalogue.launch import way_to
 from dragoman.catalogue.open import is_unrestricted, open_peer
-from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Conversation, Opening, Peer
 from dragoman.client.folders import absolute
-from dragoman.client.permissions import Permit, deny_all
+from dragoman.client.options import ConnectOptions
 from dragoman.config import Config, find_paths, load_config
 from dragoman.events import fold
 from dragoman.events.model import Event
@@ -30,28 +30,27 @@ from dragoman.events.view import View
 @asynccontextmanager
 async def open_named(
     peer_name: str,
-    /,
+    options: ConnectOptions | None = None,
     *,
     workspace: Path,
-    permit: Permit = deny_all,
-    budgets: Budgets | None = None,
-    dialect: str | None = None,
-    env: Mapping[str, str] | None = None,
-    inherit: Iterable[str] = (),
-    max_line_size: int | None = None,
     warm: bool | None = None,
-    **options: Any,
 ) -> AsyncIterator[Peer]:
-    """A peer of the catalogue, with the options of `dragoman.connect`.
+    """A peer of the catalogue, by its name.
 
     It is reached through its broker, unless `warm` or else the settings say otherwise. Unless
     `permit` is `approve_all`, it is made to ask. Raises `PolicyNotEnforced` if it does not ask.
     """
+    options = options or ConnectOptions()
     config = load_config(absolute(workspace), find_paths())
     settings = config.settings
     way = way_to(peer_name, catalogue=load_catalogue(config), settings=settings)
+    options = structs.replace(
+        options,
+        budgets=options.budgets or settings.budgets(way.budgets()),
+        max_line_size=options.max_line_size or settings.max_line_size,
+    )
     holding: Holding | None = None
-    if not is_unrestricted(permit):
+    if not is_unrestricted(options.permit):
         from dragoman.catalogue.card_store import CARDS, CardStore
 
         enforced = enforce(
@@ -61,8 +60,8 @@ async def open_named(
             allow_unenforced=settings.for_peer(peer_name).allow_unenforced,
         )
         way = enforced.way
-        holding = Holding(enforced, options.get("on_event"))
-        options["on_event"] = holding.event
+        holding = Holding(enforced, options.on_event)
+        options = structs.replace(options, on_event=holding.event)
     opened: Callable[..., AbstractAsyncContextManager[Peer]] = open_peer
     if settings.warm if warm is None else warm:
         # A call without a broker does not load what only brokers need.
@@ -71,17 +70,7 @@ async def open_named(
         opened = partial(
             open_warm, paths=config.paths, ttl=ttl_of(config), max_idle=settings.max_idle_brokers
         )
-    async with opened(
-        way,
-        workspace=workspace,
-        permit=permit,
-        budgets=budgets or settings.budgets(way.budgets()),
-        dialect=None if dialect == "auto" else dialect,
-        env=inherit,
-        extra_env=env,
-        max_line_size=max_line_size or settings.max_line_size,
-        **options,
-    ) as peer:
+    async with opened(way, options, workspace=workspace) as peer:
         peer.on_open = None if holding is None else holding.opened
         yield peer
 

@@ -24,6 +24,7 @@ from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.open import judge, open_peer
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer, SessionSummary
+from dragoman.client.options import ConnectOptions
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import (
     BrokerError,
@@ -418,33 +419,33 @@ class Run:
 
     def _connected(self, way: LaunchSpec) -> AbstractAsyncContextManager[Peer]:
         request = self.request
-        options: dict[str, Any] = {
-            "workspace": request.workspace,
-            "permit": request.approver,
-            "guard": request.approver.guard,
-            "budgets": request.budgets,
-            "env": request.env,
-            "extra_env": request.extra_env,
-            "on_event": self._watch,
-            "max_line_size": request.max_line_size,
+        options = ConnectOptions(
+            permit=request.approver,
+            guard=request.approver.guard,
+            budgets=request.budgets,
+            inherit=request.env,
+            env=request.extra_env,
+            on_event=self._watch,
+            max_line_size=request.max_line_size,
             **request.options,
-        }
+        )
         if request.adapter is not None:
             from dragoman.runs.adapter_run import AdapterPeer
 
             return AdapterPeer(request.adapter, request, way, on_event=self._watch)
         if not request.warm:
-            return open_peer(way, **options)
+            return open_peer(way, options, workspace=request.workspace)
         # Imported here: a run without a broker does not need the broker client.
         from dragoman.broker.client.connect import open_warm
 
         return open_warm(
             way,
+            options,
+            workspace=request.workspace,
             ttl=request.ttl,
             max_idle=request.max_idle,
             paths=request.paths,
             on_fallback=self._without_broker,
-            **options,
         )
 
     def _without_broker(self, error: BrokerUnavailable) -> None:

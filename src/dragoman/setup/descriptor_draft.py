@@ -195,14 +195,7 @@ async def dispatch(
     if not claims(role):
         raise RoleNotClaimed(name, role, ROLES_CLAIMED)
     async with (
-        open_peer(
-            launch.way,
-            workspace=launch.cwd,
-            permit=launch.permit,
-            budgets=launch.budgets,
-            env=launch.env,
-            on_event=on_notification,
-        ) as peer,
+        open_peer(launch.way, launch.options(on_notification), workspace=launch.cwd) as peer,
         peer.session(mode=launch.mode, model=launch.model) as session,
     ):
         result = await session.ask(ROLE_PREFIX[role] + text)

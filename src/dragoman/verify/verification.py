@@ -19,14 +19,14 @@ from dragoman.catalogue.card import RungVerdict
 from dragoman.catalogue.descriptor import Platform
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.open import options_of
-from dragoman.client.connect import OPENERS
+from dragoman.client.connect import OPENERS, PlannedHandshake
 from dragoman.client.conversation import (
     Conversation,
     ConversationTurn,
     Opening,
     Peer,
-    Terms,
 )
+from dragoman.client.options import ConnectOptions
 from dragoman.client.permissions import READING, Answer, Permit, Question, deny_all
 from dragoman.client.results import Result
 from dragoman.dialects import discovery
@@ -148,17 +148,21 @@ class Verification:
         loop = asyncio.get_running_loop()
         way, where = self.way, self.surroundings
         descriptor = way.descriptor
-        terms = Terms(
+        plan = PlannedHandshake(
+            dialect=dialect,
             workspace=where.workspace,
+            options=ConnectOptions(
+                permit=self._decide,
+                guard=self._guard if descriptor and descriptor.enforcement.files else None,
+                budgets=self.limits.budgets(descriptor.handshake_timeout if descriptor else None),
+                on_event=self.witness.hear,
+                terminals=True,
+                max_line_size=descriptor.max_line_size if descriptor else None,
+                details=options_of(way, dialect),
+            ),
             launch=way.command or (),
-            permit=self._decide,
-            guard=self._guard if descriptor and descriptor.enforcement.files else None,
-            budgets=self.limits.budgets(descriptor.handshake_timeout if descriptor else None),
-            on_event=self.witness.hear,
-            terminals=True,
-            max_line_size=descriptor.max_line_size if descriptor else None,
         )
-        opener = OPENERS[dialect](dialect, terms, options_of(way, dialect), None, None)
+        opener = OPENERS[dialect](plan)
         started_at = loop.time()
         if way.command is not None:
             running = start(

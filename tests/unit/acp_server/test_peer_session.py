@@ -13,6 +13,7 @@ from dragoman.acp_server.peer_session import PeerSession
 from dragoman.agent.client_side import ClientSide
 from dragoman.catalogue.open import open_peer
 from dragoman.client.conversation import ConversationTurn
+from dragoman.client.options import ConnectOptions
 from dragoman.client.permissions import Answer, Question
 from dragoman.client.results import Result
 from dragoman.dialects.acp import v1 as acp
@@ -130,9 +131,9 @@ async def test_a_peer_gets_the_variables_that_its_settings_name_and_they_are_not
 ) -> None:
     handed: list[list[str]] = []
 
-    def opening(way: Any, **terms: Any) -> Any:
-        handed.append(list(terms["env"]))
-        return open_peer(way, **terms)
+    def opening(way: Any, options: ConnectOptions, **terms: Any) -> Any:
+        handed.append(list(options.inherit))
+        return open_peer(way, options, **terms)
 
     def keeping(*args: Any, **terms: Any) -> Any:
         handed.append(list(terms["handed"]))

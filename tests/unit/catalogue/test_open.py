@@ -11,6 +11,7 @@ from dragoman.catalogue import Credentials, Descriptor, Launch, Quirks
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.load import Catalogue, built_in
 from dragoman.catalogue.open import judge, open_peer, options_of
+from dragoman.client.options import ConnectOptions
 from dragoman.client.permissions import Denial, approve_all, approve_reads
 from dragoman.client.results import Result
 from dragoman.errors import AuthRequired
@@ -153,7 +154,7 @@ async def test_variables_reach_the_peer_by_name_and_by_value(
     for name in ("A_KEY", "B_KEY", "C_KEY"):
         monkeypatch.setenv(name, name.lower())
     tool = LaunchSpec(command=(sys.executable, "-c", code), inherit=("A_KEY",), env={"D": "d"})
-    async with open_peer(tool, workspace=tmp_path, env=["B_KEY"]) as peer:
+    async with open_peer(tool, ConnectOptions(inherit=["B_KEY"]), workspace=tmp_path) as peer:
         assert peer.info.name == "a_key,b_key,None,d"
 
 

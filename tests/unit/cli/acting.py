@@ -21,6 +21,7 @@ from dragoman.cli.permission_flags import ApprovalMode
 from dragoman.cli.run_plan import RunPlan
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Opening
+from dragoman.client.options import ConnectOptions
 from dragoman.client.results import Result
 from dragoman.errors import ConnectionClosed, DragomanError
 from dragoman.events import model
@@ -92,7 +93,7 @@ class ActedAgent:
         self.client = SimpleNamespace()
         self.opened_with: list[Opening] = []
         self.left = 0
-        self.opened_peer_with: dict[str, Any] = {}
+        self.opened_peer_with = ConnectOptions()
         self.chosen: list[tuple[str, str | bool]] = []
         self.closed = 0
         self._numbers = itertools.count(1)
@@ -100,10 +101,12 @@ class ActedAgent:
     # -- as `open_peer` and as a peer
 
     @asynccontextmanager
-    async def open_peer(self, way: LaunchSpec, **terms: Any) -> AsyncIterator[ActedAgent]:
+    async def open_peer(
+        self, way: LaunchSpec, options: ConnectOptions, **terms: Any
+    ) -> AsyncIterator[ActedAgent]:
         self.ways.append(way)
-        self.opened_peer_with = terms
-        self.on_event = terms["on_event"]
+        self.opened_peer_with = options
+        self.on_event = options.on_event
         try:
             yield self
         finally:

@@ -166,7 +166,7 @@ async def test_a_turn_is_reported_with_its_code_and_denials(
     assert (report.exit_code, report.peer, report.session) == (5, "actor", "s1")
     assert play.show.reports == [report]
     assert agent.turn is not None and agent.turn.prompt == PROMPT
-    assert agent.opened_peer_with["guard"] is not None
+    assert agent.opened_peer_with.guard is not None
 
 
 @aio

@@ -33,10 +33,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 
 def _opener(answer: Callable[[ActedTurn], Result]) -> Callable[..., Any]:
-    def open_peer(way: Any, **terms: Any) -> Any:
+    def open_peer(*args: Any, **terms: Any) -> Any:
         agent = ActedAgent()
         agent.answers = answer
-        return agent.open_peer(way, **terms)
+        return agent.open_peer(*args, **terms)
 
     return open_peer
 
@@ -85,7 +85,7 @@ def test_what_cannot_be_meant_starts_nothing(
 def test_an_error_on_the_way_is_told_in_the_format_that_was_asked_for(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(way: Any, **terms: Any) -> Any:
+    def refuse(*args: Any, **terms: Any) -> Any:
         raise ConnectError("nobody listens there")
 
     monkeypatch.setattr(run, "open_peer", refuse)

@@ -23,10 +23,10 @@ def agents(monkeypatch: pytest.MonkeyPatch) -> Agents:
     """The agents that were started."""
     started: Agents = []
 
-    def open_peer(way: Any, **terms: Any) -> AbstractAsyncContextManager[ActedAgent]:
+    def open_peer(*args: Any, **terms: Any) -> AbstractAsyncContextManager[ActedAgent]:
         started.append(ActedAgent())
         started[-1].capabilities = replace(started[-1].capabilities, resume=True)
-        return started[-1].open_peer(way, **terms)
+        return started[-1].open_peer(*args, **terms)
 
     monkeypatch.setattr(run, "open_peer", open_peer)
     return started

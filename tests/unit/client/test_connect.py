@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from dragoman.client import connect as client_connect
-from dragoman.client.connect import OPENERS, connect
-from dragoman.client.conversation import Peer, Terms
+from dragoman.client.connect import OPENERS, PlannedHandshake, connect
+from dragoman.client.conversation import Peer
+from dragoman.client.options import ConnectOptions
 from dragoman.client.programs import program_of
 from dragoman.dialects import discovery
 from dragoman.dialects.discovery import MemoryCache
@@ -23,7 +24,7 @@ from dragoman.transports import memory_pair
 from dragoman.transports.base import Stream
 from tests.aio import aio
 
-TERMS = Terms(workspace=Path("/w"))
+WORKSPACE = Path("/w")
 
 
 @dataclass
@@ -35,11 +36,11 @@ class Fake:
     def __post_init__(self) -> None:
         self.tried: list[str] = []
 
-    def prepare(self, dialect: str, *_: Any) -> Any:
+    def prepare(self, plan: PlannedHandshake) -> Any:
         async def open(stream: Stream) -> Peer:
             await stream.aclose()
-            self.tried.append(dialect)
-            reply = self.replies[dialect]
+            self.tried.append(plan.dialect)
+            reply = self.replies[plan.dialect]
             if isinstance(reply, Exception):
                 raise reply
             return reply  # type: ignore[no-any-return]
@@ -80,7 +81,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 async def found(fake: Fake, *launch: str, cache: MemoryCache | None = None) -> Any:
-    return await client_connect._open(way(*launch), TERMS, "auto", cache, {})
+    return await client_connect._open(way(*launch), WORKSPACE, ConnectOptions(cache=cache))
 
 
 def test_every_dialect_that_can_be_named_can_be_opened() -> None:
@@ -156,8 +157,13 @@ async def test_what_is_neither_an_address_nor_a_command_line_is_refused(target: 
 
 @pytest.mark.parametrize("dialect", sorted(OPENERS))
 def test_a_detail_that_a_dialect_lacks_is_refused_before_anything_is_opened(dialect: str) -> None:
+    plan = PlannedHandshake(
+        dialect=dialect,
+        workspace=WORKSPACE,
+        options=ConnectOptions(details={"levitation": True}),
+    )
     with pytest.raises(Unsupported, match="levitation"):
-        OPENERS[dialect](dialect, TERMS, {"levitation": True}, None, None)
+        OPENERS[dialect](plan)
 
 
 def test_a_secret_in_the_arguments_does_not_reach_the_cache() -> None:

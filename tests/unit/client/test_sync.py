@@ -17,6 +17,7 @@ import pytest
 
 from dragoman.client import sync
 from dragoman.client.inquiries import DECLINED, Inquiry, Reply
+from dragoman.client.options import ConnectOptions
 from dragoman.client.permissions import Answer, Question, deny_all
 from dragoman.client.sync import _in_thread, _Loop
 from dragoman.errors import ConnectionClosed, UsageError
@@ -151,15 +152,20 @@ async def test_a_question_to_the_user_is_asked_in_a_thread_and_declined_if_that_
 
 
 @asynccontextmanager
-async def nobody(target: Any, **options: Any) -> AsyncIterator[Any]:
+async def nobody(options: ConnectOptions) -> AsyncIterator[Any]:
     yield options
 
 
 def test_both_who_may_block_get_a_thread() -> None:
-    with sync.connect_sync(["x"], by=nobody) as peer:
-        assert "inquire" not in peer._peer  # type: ignore[operator]
-    with sync.connect_sync(["x"], by=nobody, inquire=lambda inquiry: DECLINED) as peer:
-        assert inspect.iscoroutinefunction(peer._peer["inquire"])  # type: ignore[index]
+    with sync.connect_sync(nobody, ConnectOptions()) as peer:
+        assert peer._peer.inquire is None  # type: ignore[attr-defined]
+    options = ConnectOptions(
+        permit=lambda question: Answer.ALLOW_ONCE, inquire=lambda inquiry: DECLINED
+    )
+    with sync.connect_sync(nobody, options) as peer:
+        handed: Any = peer._peer
+        assert inspect.iscoroutinefunction(handed.permit)
+        assert inspect.iscoroutinefunction(handed.inquire)
 
 
 @aio

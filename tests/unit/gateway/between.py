@@ -9,8 +9,8 @@ from typing import Any
 
 from dragoman.agent import Agent
 from dragoman.agent.server import Server
+from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.peer import AcpPeer, open_peer
-from dragoman.client.conversation import Terms
 from dragoman.client.permissions import Permit, deny_all
 from dragoman.gateway import Gateway
 from dragoman.rpc import Connection, End
@@ -30,7 +30,7 @@ async def far(agent: Agent) -> AsyncIterator[AcpPeer]:
     ours, theirs = memory_pair()
     connection = CONNECTIONS[agent.info.name] = Connection(theirs, End.AGENT, Server(agent))
     async with connection:
-        async with await soon(open_peer(ours, Terms(workspace=WORKSPACE))) as peer:
+        async with await soon(open_peer(ours, WORKSPACE)) as peer:
             yield peer
 
 
@@ -45,7 +45,7 @@ async def bridged(
         ours, theirs = memory_pair()
         tasks.start(bridge.serve(theirs), "bridge")
         try:
-            near = await soon(open_peer(ours, Terms(workspace=WORKSPACE, permit=permit)))
+            near = await soon(open_peer(ours, WORKSPACE, ClientOptions(permit=permit)))
             async with near:
                 yield near, bridge
         finally:

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.peer import AcpPeer, open_peer
-from dragoman.client.conversation import Terms
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
 from dragoman.gateway import Gateway
@@ -102,7 +102,7 @@ async def scene(
     replies: dict[str, Any] | None = None,
     on_event: Callable[[model.Event], None] | None = None,
     raw: bool = False,
-    **terms: Any,
+    **options: Any,
 ) -> AsyncIterator[Scene]:
     ours, theirs = memory_pair()
     agent = AgentSide(theirs)
@@ -112,7 +112,7 @@ async def scene(
     agent.replies["session/close"] = {}
     agent.replies |= replies or {}
     theirs.start(agent)
-    peer = await soon(open_peer(ours, Terms(workspace=CWD, on_event=on_event, **terms)))
+    peer = await soon(open_peer(ours, CWD, ClientOptions(on_event=on_event, **options)))
     try:
         async with asyncio.timeout(WAIT_TIMEOUT):
             here = Scene(agent, peer, Gateway(peer, raw=raw))

@@ -9,7 +9,6 @@ import pytest
 
 from dragoman.agent import Agent, Turn
 from dragoman.client.acp.peer import open_peer
-from dragoman.client.conversation import Terms
 from dragoman.client.permissions import Answer, Question
 from dragoman.errors import ConnectionEnded, ConnectionLost
 from dragoman.events import model
@@ -69,7 +68,7 @@ async def test_serving_ends_with_the_client_and_says_why() -> None:
     async with far(echo()) as peer:
         ours, theirs = memory_pair()
         serving = tasks.start(serve(peer, theirs), "serve")
-        async with await soon(open_peer(ours, Terms(workspace=WORKSPACE))) as near:
+        async with await soon(open_peer(ours, WORKSPACE)) as near:
             async with near.session() as session:
                 assert (await soon(session.ask("x"))).ok
         assert isinstance(await soon(serving), ConnectionLost)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+from pathlib import Path
 
 import pytest
 
 import dragoman.hub
+from dragoman.catalogue.launch import LaunchSpec
+from dragoman.client.permissions import approve_all
 from dragoman.hub import KEYWORDS, MOVED
+from tests.aio import aio
 
 DOCUMENTED = [
     ("adapters", "DescribedAdapter", "dragoman.runs.adapters", "DescribedAdapter"),
@@ -78,6 +82,33 @@ def test_parameters_that_have_new_names_are_taken_by_the_old_ones(name: str) -> 
     old = [key for key, new in KEYWORDS.items() if new in now]
     with pytest.raises(TypeError, match="missing 1 required .* argument: 'place'"):
         function(**dict.fromkeys(old))
+
+
+@aio
+async def test_a_peer_is_opened_with_the_options_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_KEY", "a")
+    code = (
+        "import json, os, sys; id = json.loads(sys.stdin.readline())['id']\n"
+        "name = os.environ.get('A_KEY', '') + os.environ.get('B', '')\n"
+        "name += ' ' + os.path.basename(os.getcwd())\n"
+        "result = {'protocolVersion': 1, 'agentInfo': {'name': name, 'version': '1'}}\n"
+        "print(json.dumps({'jsonrpc': '2.0', 'id': id, 'result': result}), flush=True)\n"
+        "sys.stdin.read()"
+    )
+    with pytest.warns(DeprecationWarning):
+        open_peer = importlib.import_module("dragoman.hub.opening").open_peer
+    tool = LaunchSpec(command=(sys.executable, "-c", code), protocol="acp")
+    async with open_peer(
+        tool,
+        workspace=tmp_path,
+        env=["A_KEY"],
+        extra_env={"B": "b"},
+        dialect=None,
+        permit=approve_all,
+    ) as peer:
+        assert peer.info.name == f"ab {tmp_path.name}"
 
 
 def test_a_star_import_takes_the_old_names() -> None:

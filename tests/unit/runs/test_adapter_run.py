@@ -293,7 +293,7 @@ def claims(role):
 
 async def asked(launch, text, on_notification):
     async with (
-        open_peer(launch.way, workspace=launch.cwd, on_event=on_notification) as peer,
+        open_peer(launch.way, launch.options(on_notification), workspace=launch.cwd) as peer,
         peer.session(mode=launch.mode, model=launch.model) as session,
     ):
         return judge(await session.ask(text), launch.way.quirks)

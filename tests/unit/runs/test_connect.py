@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import re
+from typing import Any
 
 import pytest
+from msgspec import structs
 
-from dragoman.client import connect as client
+from dragoman.client.options import ConnectOptions
+from dragoman.client.permissions import deny_all
 from dragoman.errors import UsageError
-from dragoman.runs.connect import Options, connect, is_address
+from dragoman.runs import connect as runs_connect
+from dragoman.runs.connect import connect, connect_sync, is_address
 from tests.aio import aio
 from tests.unit.test_init import loaded_by
 
@@ -30,19 +35,60 @@ def test_a_command_line_needs_neither_a_catalogue_nor_a_thread() -> None:
     assert loaded.isdisjoint(heavy)
 
 
-def test_the_options_for_a_name_are_those_for_a_command_line() -> None:
-    from dragoman.catalogue.open import open_peer
-    from dragoman.runs.open_by_name import open_named
+NOT_OPTIONS = {"target": inspect.Parameter.empty, "workspace": ".", "warm": None}
+"""The parameters of `connect` that are not fields of `ConnectOptions`, with their defaults."""
 
-    def options(function: object) -> set[str]:
-        assert callable(function)
-        named = inspect.signature(function).parameters.values()
-        return {each.name for each in named if each.kind is each.KEYWORD_ONLY}
 
-    known = set(Options.__annotations__) | {"workspace"}
-    assert options(client.connect) == known
-    assert known <= options(open_named) | options(open_peer)
-    assert connect.__doc__ is not None and "name of a peer" in connect.__doc__
+def defaults() -> dict[str, Any]:
+    """What each parameter of `connect` has to be by default."""
+    return {**NOT_OPTIONS, **structs.asdict(ConnectOptions())}
+
+
+@pytest.mark.parametrize("function", [connect, connect_sync])
+def test_the_parameters_are_the_fields_of_the_options_with_their_defaults(function: Any) -> None:
+    found = inspect.signature(function).parameters
+    assert {name: each.default for name, each in found.items()} == defaults()
+    named = {each.kind for name, each in found.items() if name != "target"}
+    assert named == {inspect.Parameter.KEYWORD_ONLY}
+
+
+@pytest.mark.parametrize("function", [connect, connect_sync])
+def test_help_describes_every_option_with_its_default(function: Any) -> None:
+    shown = inspect.getdoc(function)
+    assert shown is not None
+    told = re.findall(r"^(\w+) \(default (.+?)\): \S", shown, re.MULTILINE)
+    expected = {
+        name: "deny_all" if value is deny_all else repr(value).replace("'", '"')
+        for name, value in defaults().items()
+        if name != "target"
+    }
+    assert dict(told) == expected
+    assert len(told) == len(expected)
+
+
+def test_every_option_reaches_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {name: object() for name in ConnectOptions.__struct_fields__}
+    handed: list[ConnectOptions] = []
+
+    def hand(target: Any, options: ConnectOptions, **_: Any) -> Any:
+        handed.append(options)
+
+    monkeypatch.setattr(runs_connect, "_connected", hand)
+    monkeypatch.setattr(runs_connect, "require_options", lambda options: None)
+    connect(["x"], **given)  # type: ignore[arg-type]
+    assert {name: getattr(handed[0], name) for name in given} == given
+
+
+@pytest.mark.parametrize("function", [connect, connect_sync])
+def test_an_option_that_does_not_exist_is_named(function: Any) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        function(["x"], colour=1)
+
+
+@pytest.mark.parametrize("function", [connect, connect_sync])
+def test_a_workspace_is_a_path(function: Any) -> None:
+    with pytest.raises(UsageError, match="workspace= takes the path"):
+        function(["x"], workspace=b"/")
 
 
 @aio
@@ -50,12 +96,3 @@ async def test_a_command_line_has_no_broker() -> None:
     with pytest.raises(UsageError, match="only a peer that has a name"):
         async with connect(["agent"], warm=True):
             pass
-
-
-def test_the_options_for_brokers_are_those_for_a_direct_start_and_more() -> None:
-    from dragoman.broker.client.connect import open_warm
-    from dragoman.catalogue.open import open_peer
-
-    direct = inspect.signature(open_peer).parameters
-    warm = inspect.signature(open_warm).parameters
-    assert {name: warm[name] for name in direct} == dict(direct)

@@ -17,6 +17,7 @@ from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.open import open_peer
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer
+from dragoman.client.options import ConnectOptions
 from dragoman.errors import UnknownPeer
 from dragoman.paths import VARIABLES
 from dragoman.runs.open_by_name import open_named
@@ -87,9 +88,11 @@ class Warm:
         monkeypatch.setattr(connect, "open_warm", self._open)
 
     @asynccontextmanager
-    async def _open(self, way: LaunchSpec, **options: Any) -> AsyncIterator[Peer]:
-        self.asked.append({name: options.pop(name) for name in ("paths", "ttl", "max_idle")})
-        async with open_peer(way, **options) as peer:
+    async def _open(
+        self, way: LaunchSpec, options: ConnectOptions, *, workspace: Path, **broker: Any
+    ) -> AsyncIterator[Peer]:
+        self.asked.append(broker)
+        async with open_peer(way, options, workspace=workspace) as peer:
             yield peer
 
 
@@ -125,7 +128,7 @@ async def test_a_broker_is_told_how_long_to_stay_only_if_somebody_has_said_so(
     brokers = Warm(monkeypatch)
     for settings in ("", "ttl = 5\nmax_idle_brokers = 1\n"):
         write(home / "config" / "config.toml", settings)
-        async with open_named("mine", workspace=home, warm=True, name="a program"):
+        async with open_named("mine", ConnectOptions(name="a program"), workspace=home, warm=True):
             pass
     assert [(asked["ttl"], asked["max_idle"]) for asked in brokers.asked] == [(None, 4), (5.0, 1)]
     assert brokers.asked[0]["paths"].runtime == home / "runtime"

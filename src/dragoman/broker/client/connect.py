@@ -10,13 +10,13 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from dragoman.broker.client import liveness
 from dragoman.broker.client.find_or_start import FoundBroker, ensure
@@ -32,27 +32,23 @@ from dragoman.broker.spec import (
     real_workspace,
 )
 from dragoman.catalogue.launch import LaunchSpec, surroundings_of
-from dragoman.catalogue.open import open_peer, options_of
+from dragoman.catalogue.open import dialect_of, line_size_of, open_peer, options_of
 from dragoman.client import file_guard
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.peer import AcpPeer
-from dragoman.client.acp.peer import options_of as client_options
 from dragoman.client.budgets import Budgets
-from dragoman.client.conversation import Peer, Terms, absolute
-from dragoman.client.inquiries import Inquire
-from dragoman.client.permissions import Permit, deny_all
+from dragoman.client.conversation import Peer, absolute
+from dragoman.client.options import ConnectOptions, for_dialect, plain_of
 from dragoman.config.secrets import handed_values, secret_values
-from dragoman.dialects.discovery import ACP, Cache
+from dragoman.dialects.discovery import ACP
 from dragoman.errors import (
     BrokerUnavailable,
     BudgetExceeded,
     ConnectionLost,
     DragomanError,
     RemoteError,
-    Unsupported,
 )
-from dragoman.events import model
 from dragoman.paths import Paths, find_paths
 from dragoman.transports.base import Stream
 from dragoman.transports.process.environment import build_environment
@@ -136,19 +132,9 @@ class WarmClient(AcpClient):
 
 def spec_of(
     way: LaunchSpec,
+    options: ConnectOptions | None = None,
     *,
     workspace: str | os.PathLike[str],
-    permit: Permit = deny_all,
-    budgets: Budgets | None = None,
-    dialect: str | None = None,
-    env: Iterable[str] = (),
-    extra_env: Mapping[str, str] | None = None,
-    terminals: bool = False,
-    read_files: bool = True,
-    write_files: bool = True,
-    unstable: bool = False,
-    max_line_size: int | None = None,
-    details: Mapping[str, Any] | None = None,
     paths: Paths | None = None,
     ttl: float | None = None,
     max_idle: int | None = None,
@@ -157,20 +143,27 @@ def spec_of(
 
     Raises `BrokerUnavailable` if one of the options cannot be told to another process.
     """
-    spoken = dialect or way.protocol
+    options = options or ConnectOptions()
+    spoken = dialect_of(way, options)
     descriptor = way.descriptor
     credentials = () if descriptor is None else descriptor.credentials.env
-    env = tuple(env)
+    inherit = tuple(options.inherit)
     environment = build_environment(
-        inherit=(*way.inherit, *env), extra={**way.env, **(extra_env or {})}
+        inherit=(*way.inherit, *inherit), extra={**way.env, **(options.env or {})}
     )
-    chosen = {**options_of(way, spoken, permit), **(details or {})}
+    chosen = {**options_of(way, spoken, options.permit), **(options.details or {})}
     if spoken == ACP:
         # What only the caller's own client can do (callbacks, for example) stays with it.
         chosen = {name: value for name, value in chosen.items() if _is_plain(value)}
     elif not _is_plain(chosen):
         raise BrokerUnavailable("the options for this peer cannot be handed to a broker")
+    shared = plain_of(options) | {
+        "max_line_size": line_size_of(way, options),
+        # An agent is told that files can be written; whether that is so is each caller's matter.
+        "write_files": options.write_files or spoken == ACP,
+    }
     return BrokerSpec(
+        **shared,
         peer=way.name,
         title="" if descriptor is None else descriptor.title,
         command=way.command,
@@ -179,8 +172,7 @@ def spec_of(
         env=environment,
         workspace=real_workspace(workspace),
         details=chosen,
-        budgets=_for_all(budgets, way.budgets()),
-        max_line_size=max_line_size or (None if descriptor is None else descriptor.max_line_size),
+        budgets=_for_all(options.budgets, way.budgets()),
         mode_after_open=way.quirks.mode_after_open,
         missing_file_is_empty=way.quirks.missing_file_is_empty,
         loads_next_minute=way.quirks.loads_next_minute,
@@ -188,18 +180,13 @@ def spec_of(
         notice_texts=way.quirks.notice_texts,
         command_titles=way.quirks.command_titles,
         login_hint="" if descriptor is None else descriptor.credentials.login,
-        surroundings=surroundings_of(descriptor, env=env),
-        read_files=read_files,
-        # An agent is told that files can be written; whether that is so is each caller's matter.
-        write_files=write_files or spoken == ACP,
-        terminals=terminals,
-        unstable=unstable,
+        surroundings=surroundings_of(descriptor, env=inherit),
         identity=identify_files(way.command or ()),
         secret_values=tuple(
             sorted(
                 {
                     *secret_values(environment, credentials),
-                    *handed_values(environment, env, workspace),
+                    *handed_values(environment, inherit, workspace),
                 }
             )
         ),
@@ -212,26 +199,9 @@ def spec_of(
 @asynccontextmanager
 async def open_warm(
     launch: LaunchSpec,
+    options: ConnectOptions | None = None,
     *,
     workspace: str | os.PathLike[str] = ".",
-    permit: Permit = deny_all,
-    guard: Permit | None = None,
-    budgets: Budgets | None = None,
-    dialect: str | None = None,
-    env: Iterable[str] = (),
-    extra_env: Mapping[str, str] | None = None,
-    on_event: Callable[[model.Event], None] | None = None,
-    on_stderr: Callable[[bytes], None] | None = None,
-    inquire: Inquire | None = None,
-    visits: bool = False,
-    terminals: bool = False,
-    cache: Cache | None = None,
-    read_files: bool = True,
-    write_files: bool = True,
-    unstable: bool = False,
-    name: str = "dragoman",
-    max_line_size: int | None = None,
-    details: Mapping[str, Any] | None = None,
     paths: Paths | None = None,
     ttl: float | None = None,
     max_idle: int | None = None,
@@ -242,59 +212,15 @@ async def open_warm(
     `ttl` is how many seconds it stays when it is idle. Where no broker is available, the peer is
     started directly, and `on_fallback` is called with the reason; without it the reason is logged.
     """
-    env = tuple(env)
-    usual = launch.budgets().session
-    budgets = budgets or launch.budgets()
+    options = options or ConnectOptions()
+    # Read twice if the peer is started directly after all.
+    options = structs.replace(options, inherit=tuple(options.inherit))
     peer: AcpPeer | None = None
     try:
         spec = spec_of(
-            launch,
-            workspace=workspace,
-            permit=permit,
-            budgets=budgets,
-            dialect=dialect,
-            env=env,
-            extra_env=extra_env,
-            terminals=terminals,
-            read_files=read_files,
-            write_files=write_files,
-            unstable=unstable,
-            max_line_size=max_line_size,
-            details=details,
-            paths=paths,
-            ttl=ttl,
-            max_idle=max_idle,
+            launch, options, workspace=workspace, paths=paths, ttl=ttl, max_idle=max_idle
         )
-        options = {
-            **options_of(launch, ACP, permit),
-            **(details or {} if spec.protocol == ACP else {}),
-        }
-        folder = absolute(Path(workspace))
-        permit_here, guard_here = file_guard.guarded(permit, guard, folder)
-        terms = Terms(
-            workspace=folder,
-            permit=permit_here,
-            guard=guard_here,
-            inquire=inquire,
-            visits=visits,
-            budgets=dataclasses.replace(
-                budgets,
-                initialize=budgets.spawn + budgets.initialize + BROKER_MARGIN,
-                # Who is in a hurry does not wait for the broker's reason.
-                session=budgets.session + (0 if budgets.session < usual else BROKER_MARGIN),
-                cancel_grace=budgets.cancel_grace + BROKER_MARGIN,
-                expired_grace=budgets.expired_grace + BROKER_MARGIN,
-            ),
-            on_event=on_event,
-            read_files=read_files,
-            write_files=write_files,
-            terminals=terminals,
-            unstable=unstable,
-            name=name,
-            max_line_size=spec.max_line_size,
-            launch=launch.command or (),
-        )
-        peer = await _reach(launch, spec, terms, options, ttl, on_stderr)
+        peer = await _reach(launch, spec, absolute(Path(workspace)), options, ttl)
     except BrokerUnavailable as error:
         if on_fallback is not None:
             on_fallback(error)
@@ -304,44 +230,48 @@ async def open_warm(
         async with peer:
             yield peer
         return
-    async with open_peer(
-        launch,
-        workspace=workspace,
+    async with open_peer(launch, options, workspace=workspace) as direct:
+        yield direct
+
+
+def _near_options(
+    launch: LaunchSpec, spec: BrokerSpec, workspace: Path, options: ConnectOptions
+) -> ClientOptions:
+    """The options of the client between this process and the broker. Raises `Unsupported` if ACP
+    has no such detail."""
+    usual = launch.budgets()
+    budgets = options.budgets or usual
+    permit, guard = file_guard.guarded(options.permit, options.guard, workspace)
+    details = options_of(launch, ACP, options.permit)
+    if spec.protocol == ACP:
+        details |= options.details or {}
+    return for_dialect(
+        ClientOptions,
+        structs.replace(options, details=details),
+        ACP,
         permit=permit,
         guard=guard,
-        budgets=budgets,
-        dialect=dialect,
-        env=env,
-        extra_env=extra_env,
-        on_event=on_event,
-        on_stderr=on_stderr,
-        inquire=inquire,
-        visits=visits,
-        terminals=terminals,
-        cache=cache,
-        read_files=read_files,
-        write_files=write_files,
-        unstable=unstable,
-        name=name,
-        max_line_size=max_line_size,
-        details=details,
-    ) as direct:
-        yield direct
+        budgets=dataclasses.replace(
+            budgets,
+            initialize=budgets.spawn + budgets.initialize + BROKER_MARGIN,
+            # Who is in a hurry does not wait for the broker's reason.
+            session=budgets.session + (0 if budgets.session < usual.session else BROKER_MARGIN),
+            cancel_grace=budgets.cancel_grace + BROKER_MARGIN,
+            expired_grace=budgets.expired_grace + BROKER_MARGIN,
+        ),
+        max_line_size=spec.max_line_size,
+    )
 
 
 async def _reach(
     way: LaunchSpec,
     spec: BrokerSpec,
-    terms: Terms,
-    details: dict[str, Any],
+    workspace: Path,
+    options: ConnectOptions,
     ttl: float | None,
-    on_stderr: Callable[[bytes], None] | None,
 ) -> AcpPeer:
     """A peer behind its broker, after the handshake."""
-    known = {field.name for field in dataclasses.fields(ClientOptions)}
-    if unknown := sorted(set(details) - known):
-        raise Unsupported(f"the dialect {ACP} has no option {', '.join(unknown)}")
-    options = dataclasses.replace(client_options(terms), **details)
+    ours = _near_options(way, spec, workspace, options)
 
     async def prepare(spec: BrokerSpec) -> BrokerSpec:
         return await complete(way, spec)
@@ -351,13 +281,16 @@ async def _reach(
         reached = await ensure(spec, prepare=prepare, ttl=ttl)
         try:
             client = WarmClient(
-                reached.stream, options, launch=terms.launch, reached=reached, on_stderr=on_stderr
+                reached.stream,
+                ours,
+                launch=way.command or (),
+                reached=reached,
+                on_stderr=options.on_stderr,
             )
         except BaseException:
             await reached.stream.aclose()
             raise
-        peer = AcpPeer(client, terms.workspace)
-        peer.on_event = terms.on_event
+        peer = AcpPeer(client, workspace)
         try:
             await client.start()
         except ConnectionLost as error:
@@ -384,7 +317,7 @@ async def complete(way: LaunchSpec, spec: BrokerSpec) -> BrokerSpec:
     await check_runtime(way, spec.env)
     card = CardStore(Path(spec.paths.data) / CARDS).latest(spec.peer)
     parallel = None if card is None else card.facts.parallel_sessions
-    return msgspec.structs.replace(spec, parallel=parallel)
+    return structs.replace(spec, parallel=parallel)
 
 
 def _for_all(budgets: Budgets | None, usual: Budgets) -> Budgets:

@@ -6,10 +6,11 @@ decides when to start it.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
+
+from msgspec import structs
 
 from dragoman.broker.methods import PING
 from dragoman.broker.spec import BrokerSpec
@@ -17,6 +18,7 @@ from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.client.connect import connect
 from dragoman.client.conversation import Peer
+from dragoman.client.options import ConnectOptions, plain_of
 from dragoman.client.permissions import approve_all, deny_all
 from dragoman.client.results import stderr_since, stderr_size
 from dragoman.dialects.acp import v1 as acp
@@ -151,30 +153,24 @@ async def reach(
     """Start or reach the peer of a spec and shake hands. Raises what a direct start raises."""
     told: dict[str, Any] = {"name": spec.peer, "command_titles": spec.command_titles}
     async with AsyncExitStack() as stack:
-        peer = await stack.enter_async_context(
-            connect(
-                list(spec.command) if spec.command is not None else str(spec.address),
-                workspace=spec.workspace,
-                dialect=spec.protocol,
-                permit=deny_all,
-                # What gets this far was judged before (`permissions`).
-                guard=approve_all,
-                budgets=spec.budgets,
-                env=spec.env,
-                read_files=spec.read_files,
-                write_files=spec.write_files,
-                terminals=spec.terminals,
-                unstable=spec.unstable,
-                name=NAME,
-                on_stderr=on_stderr,
-                max_line_size=spec.max_line_size,
-                details=_details(spec),
-            )
+        target = list(spec.command) if spec.command is not None else str(spec.address)
+        options = ConnectOptions(
+            **plain_of(spec),
+            dialect=spec.protocol,
+            permit=deny_all,
+            # What gets this far was judged before (`permissions`).
+            guard=approve_all,
+            budgets=spec.budgets,
+            env=spec.env,
+            name=NAME,
+            on_stderr=on_stderr,
+            details=_details(spec),
         )
+        peer = await stack.enter_async_context(connect(target, options, workspace=spec.workspace))
         told["pings"] = peer.dialect in (ACP, CODEX)
         if isinstance(peer.client, AcpClient):
             if spec.mode_after_open is not None:
-                peer.client.options = dataclasses.replace(
+                peer.client.options = structs.replace(
                     peer.client.options, starting_mode=spec.mode_after_open
                 )
             yield PeerLink(Upstream(peer.client), peer, generation, **told)
@@ -203,14 +199,10 @@ def _details(spec: BrokerSpec) -> dict[str, Any]:
 
 def _options(spec: BrokerSpec) -> ClientOptions:
     return ClientOptions(
+        **plain_of(spec),
         elicit=_decline,
-        elicit_url=True,
-        read_files=spec.read_files,
-        write_files=spec.write_files,
-        terminals=spec.terminals,
-        unstable=spec.unstable,
+        visits=True,
         budgets=spec.budgets,
-        max_line_size=spec.max_line_size,
         starting_mode=spec.mode_after_open,
         missing_file_is_empty=spec.missing_file_is_empty,
         name=NAME,

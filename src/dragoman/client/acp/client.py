@@ -20,6 +20,7 @@ from msgspec import UNSET, Raw, UnsetType
 from dragoman.client.acp.inbound import Elicit, Elsewhere, InboundHandlers
 from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.session import Session
+from dragoman.client.budgets import Budgets
 from dragoman.client.file_guard import Asker
 from dragoman.client.folders import absolute
 from dragoman.client.permissions import Permit
@@ -38,7 +39,6 @@ from dragoman.errors import (
 from dragoman.rpc import Connection, ConnectionSettings, End, Handlers
 from dragoman.rpc.tasks import finish
 from dragoman.transports.base import Stream
-from dragoman.version import __version__
 from dragoman.wire import codes
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import Id
@@ -70,7 +70,7 @@ class AcpClient:
         launch: Sequence[str] = (),
     ) -> None:
         self.options = options or ClientOptions()
-        self.budgets = self.options.budgets
+        self.budgets = self.options.budgets or Budgets()
         self._launch = tuple(launch)
         self._sessions: dict[str, Session] = {}
         self._decoders: dict[str, Callable[[Raw], Any]] = {}
@@ -114,7 +114,7 @@ class AcpClient:
             client_info=acp.Implementation(
                 name=self.options.name,
                 title=self.options.title,
-                version=self.options.version or __version__,
+                version=self.options.version,
             ),
             client_capabilities=self.options.offered(),
         )

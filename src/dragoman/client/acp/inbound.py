@@ -125,6 +125,11 @@ class InboundHandlers:
         self.permit = options.permit
         self.guard = options.guard
         self.elicit = options.elicit
+        if self.elicit is None and options.inquire is not None:
+            # Not at the top: most clients cannot be asked.
+            from dragoman.client.acp.inquiries import elicit_by
+
+            self.elicit = elicit_by(options.inquire)
         self.elsewhere: Elsewhere | None = None
         self.between: Callable[[str, Raw], bool] | None = None
         """Takes notifications of who is between us and the agent."""
@@ -146,7 +151,7 @@ class InboundHandlers:
             self._serve(acp.TERMINAL_WAIT_FOR_EXIT, self._wait_terminal)
             self._serve(acp.TERMINAL_KILL, self._kill_terminal)
             self._serve(acp.TERMINAL_RELEASE, self._release_terminal)
-        if options.elicit is not None:
+        if self.elicit is not None:
             self._serve(acp.ELICITATION_CREATE, self._elicit)
 
     def _serve(
@@ -398,7 +403,7 @@ class InboundHandlers:
         self, params: acp.CreateElicitationRequest, line: bytes
     ) -> Coroutine[Any, Any, acp.CreateElicitationResponse]:
         if isinstance(params, acp.UnknownElicitation) or (
-            isinstance(params, acp.ElicitationUrl) and not self._options.elicit_url
+            isinstance(params, acp.ElicitationUrl) and not self._options.visits
         ):
             raise RemoteError(codes.INVALID_PARAMS, "this mode of elicitation was not offered")
         session = None if params.session_id is None else self._session(params.session_id)

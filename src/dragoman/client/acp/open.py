@@ -15,6 +15,7 @@ from typing import Final
 from dragoman import transports  # The module: who reaches an agent that runs starts none.
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
+from dragoman.client.budgets import Budgets
 from dragoman.client.not_entered import Entering
 from dragoman.client.permissions import require_permit
 from dragoman.client.programs import require_words
@@ -53,7 +54,8 @@ async def _opened(
     inherit: Iterable[str],
     options: ClientOptions,
 ) -> AsyncIterator[AcpClient]:
-    stream = await _spawned(argv, cwd, env, inherit, options.budgets.spawn)
+    timeout = (options.budgets or Budgets()).spawn
+    stream = await _spawned(argv, cwd, env, inherit, timeout)
     async with await _client(stream, options, argv) as client:
         yield client
 

@@ -10,14 +10,13 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Raw
 from msgspec.structs import replace
 
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.event_source import EventSource, peer_info
-from dragoman.client.acp.inquiries import elicit_by
 from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.session import APPLY, Session
 from dragoman.client.conversation import (
@@ -26,10 +25,8 @@ from dragoman.client.conversation import (
     Opening,
     Peer,
     SessionSummary,
-    Terms,
     blocks_of,
 )
-from dragoman.client.inquiries import Inquire
 from dragoman.client.permissions import Answer, Decision, Denial, Permit, Question
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
@@ -50,38 +47,30 @@ from dragoman.rpc import Call
 from dragoman.transports.base import Stream
 from dragoman.wire.messages import Notification
 
+if TYPE_CHECKING:
+    from dragoman.client.inquiries import Inquire
+
 _NOTHING_SPENT: Final = Cost(0.0, "")
 """The cost of a session that has just begun, in any currency."""
 
 
-def options_of(terms: Terms) -> ClientOptions:
-    """The terms as this dialect's options."""
-    return ClientOptions(
-        permit=terms.permit,
-        guard=terms.guard,
-        elicit=None if terms.inquire is None else elicit_by(terms.inquire),
-        elicit_url=terms.visits,
-        budgets=terms.budgets,
-        on_noise=terms.on_noise,
-        read_files=terms.read_files,
-        write_files=terms.write_files,
-        terminals=terms.terminals,
-        unstable=terms.unstable,
-        name=terms.name,
-        max_line_size=terms.max_line_size,
-    )
+async def open_peer(
+    stream: Stream,
+    workspace: Path,
+    options: ClientOptions | None = None,
+    *,
+    launch: Sequence[str] = (),
+) -> AcpPeer:
+    """Shake hands with an agent on a stream. The stream is closed if that fails.
 
-
-async def open_peer(stream: Stream, terms: Terms, options: ClientOptions | None = None) -> AcpPeer:
-    """Shake hands with an agent on a stream. The stream is closed if that fails."""
-    options = options or options_of(terms)
+    `launch` is the command line that started the agent; empty if it was reached by an address.
+    """
     try:
-        client = AcpClient(stream, options, launch=terms.launch)
+        client = AcpClient(stream, options, launch=launch)
     except BaseException:
         await stream.aclose()
         raise
-    peer = AcpPeer(client, terms.workspace)
-    peer.on_event = terms.on_event
+    peer = AcpPeer(client, workspace)
     try:
         await client.start()
     except BaseException:
@@ -100,6 +89,7 @@ class AcpPeer(Peer):
         self.client = client
         self.workspace = workspace
         self.record = EventSource(client)
+        self.record.on_event = client.options.on_event
 
     @property
     def info(self) -> PeerInfo:  # type: ignore[override]
@@ -130,6 +120,8 @@ class AcpPeer(Peer):
         self.client.permit_with(permit)
 
     def inquire_with(self, inquire: Inquire) -> None:
+        from dragoman.client.acp.inquiries import elicit_by
+
         self.client.elicit_with(elicit_by(inquire))
 
     async def open(self, opening: Opening) -> AcpConversation:

@@ -12,7 +12,6 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -20,8 +19,7 @@ from msgspec import Raw
 
 from dragoman.client.budgets import Budgets
 from dragoman.client.codex.server_requests import ServerRequests
-from dragoman.client.inquiries import Inquire
-from dragoman.client.permissions import Permit, deny_all
+from dragoman.client.options import DialectOptions
 from dragoman.client.results import explain
 from dragoman.dialects import discovery
 from dragoman.dialects.codex import shapes, translate
@@ -40,7 +38,6 @@ from dragoman.events.envelope import EventEnvelope
 from dragoman.events.parts import Capabilities, Limit
 from dragoman.rpc import Call, Connection, ConnectionSettings, End
 from dragoman.transports.base import Stream
-from dragoman.version import __version__
 from dragoman.wire import codes, messages
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import Notification, Request
@@ -137,30 +134,19 @@ AnswerForm: TypeAlias = Callable[[shapes.ElicitationRequest], Awaitable[dict[str
 """Fills in a form of an MCP server behind the server; None declines."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodexOptions:
+class CodexOptions(DialectOptions, frozen=True, kw_only=True):
     """How the client behaves and what it asks of the server."""
 
-    permit: Permit = deny_all
-    inquire: Inquire | None = None
-    """Who answers questions and forms for which there is nobody below."""
     answer_questions: AnswerQuestions | None = None
-    """Without it questions are answered with nothing."""
+    """Answers questions, in place of `inquire`."""
     answer_form: AnswerForm | None = None
-    """Without it forms are declined."""
+    """Answers forms, in place of `inquire`."""
     approval_policy: str = "on-request"
     sandbox: str = "read-only"
     """What runs without being asked about. The default only reads: with a wider sandbox the server
     also marks the folder as trusted in its user's configuration."""
     experimental: bool = False
     """Whether to use what is not stable in the protocol. It buys being told of settings unasked."""
-    name: str = "dragoman"
-    title: str | None = None
-    budgets: Budgets = Budgets()
-    on_event: Callable[[model.Event], None] | None = None
-    """Told about every event of the connection, from the first on."""
-    on_noise: Callable[[Noise | Stray], None] | None = None
-    max_line_size: int = DEFAULT_MAX_LINE_SIZE
 
 
 class CodexClient:
@@ -168,19 +154,18 @@ class CodexClient:
 
     def __init__(self, stream: Stream, options: CodexOptions | None = None) -> None:
         self.options = options or CodexOptions()
-        self.budgets = self.options.budgets
+        self.budgets = self.options.budgets or Budgets()
         self.server = shapes.InitializeResponse(user_agent="")
         self.conversations: dict[str, CodexConversation] = {}
         self.on_event = self.options.on_event
         self._login: shapes.GetAccountResponse | None = None
         self._opening = 0
         self._early: list[model.Event] = []
-        self.connection = Connection(
-            stream,
-            End.CLIENT,
-            self,
-            settings=ConnectionSettings(jsonrpc=False, max_line_size=self.options.max_line_size),
+        limit = self.options.max_line_size
+        settings = ConnectionSettings(
+            jsonrpc=False, max_line_size=DEFAULT_MAX_LINE_SIZE if limit is None else limit
         )
+        self.connection = Connection(stream, End.CLIENT, self, settings=settings)
         self.connection.on_answer = self._answered
         self.connection.on_end = self._lost
         self.numbers = itertools.count(1)
@@ -197,7 +182,7 @@ class CodexClient:
             "clientInfo": {
                 "name": self.options.name,
                 "title": self.options.title or self.options.name,
-                "version": __version__,
+                "version": self.options.version,
             },
             "capabilities": {
                 "experimentalApi": self.options.experimental,

@@ -6,12 +6,13 @@ safe, and the threads that the server remembers. A thread itself is in `thread`.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
+
+from msgspec import structs
 
 from dragoman.client.codex.client import ABILITIES, CodexClient, CodexOptions
 from dragoman.client.codex.thread import (
@@ -107,7 +108,7 @@ class CodexPeer(Peer):
         self.client.on_event = watch
 
     def inquire_with(self, inquire: Inquire) -> None:
-        self.client.options = dataclasses.replace(self.client.options, inquire=inquire)
+        self.client.options = structs.replace(self.client.options, inquire=inquire)
 
     # -- opening
 

@@ -13,7 +13,6 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Raw
@@ -22,7 +21,7 @@ from msgspec.structs import replace
 from dragoman.client.budgets import Budgets
 from dragoman.client.legacy import inbound
 from dragoman.client.legacy.method_names import MethodNames, proves_nothing_ran
-from dragoman.client.permissions import Permit, deny_all
+from dragoman.client.options import DialectOptions
 from dragoman.client.results import explain
 from dragoman.dialects.legacy.base import ClientEnd, Message
 from dragoman.dialects.legacy.keyed.shapes import AUTHENTICATE
@@ -40,7 +39,6 @@ from dragoman.events import model
 from dragoman.events.envelope import EventEnvelope
 from dragoman.rpc import Call, Connection, ConnectionSettings, End
 from dragoman.transports.base import Stream
-from dragoman.version import __version__
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import UNDECODABLE, Notification, Request
 from dragoman.wire.peer import Noise, Stray
@@ -59,29 +57,13 @@ EARLY_EVENTS: Final = 4096
 """Events kept for a session whose id is not known yet: some agents talk before they answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentOptions:
+class DocumentOptions(DialectOptions, frozen=True, kw_only=True):
     """What the client offers, as far as the dialect has a way to offer it, and how it behaves."""
 
-    permit: Permit = deny_all
-    guard: Permit | None = None
-    """Who decides about files and commands that the agent has us read, write and run."""
-    read_files: bool = True
-    write_files: bool = True
-    terminals: bool = False
-    name: str = "dragoman"
-    title: str | None = None
-    """The same for people, in the one dialect that has a field for it."""
-    version: str = __version__
     service_name: str = ""
     """The name of the service in the dialect of threads; empty is the document's."""
     handshake: bool = False
     """Whether the dialect of threads begins with a handshake."""
-    budgets: Budgets = Budgets()
-    on_event: Callable[[model.Event], None] | None = None
-    """Told about every event of the connection from its very first message on."""
-    on_noise: Callable[[Noise | Stray], None] | None = None
-    max_line_size: int = DEFAULT_MAX_LINE_SIZE
 
 
 class DocumentClient:
@@ -97,7 +79,7 @@ class DocumentClient:
     ) -> None:
         self.end = end
         self.options = options or DocumentOptions()
-        self.budgets = self.options.budgets
+        self.budgets = self.options.budgets or Budgets()
         self.chains = chains or MethodNames(end.name)
         self.conversations: dict[str, DocumentConversation] = {}
         self.active: DocumentConversation | None = None
@@ -113,14 +95,12 @@ class DocumentClient:
         self._stream = stream
         self._opening = 0
         self._early: list[model.Event] = []
-        self.connection = Connection(
-            stream,
-            End.CLIENT,
-            self,
-            settings=ConnectionSettings(
-                half_duplex=end.half_duplex, max_line_size=self.options.max_line_size
-            ),
+        limit = self.options.max_line_size
+        settings = ConnectionSettings(
+            half_duplex=end.half_duplex,
+            max_line_size=DEFAULT_MAX_LINE_SIZE if limit is None else limit,
         )
+        self.connection = Connection(stream, End.CLIENT, self, settings=settings)
         self.connection.on_end = self._lost
         self.connection.on_answer = self._answered
         self.numbers = itertools.count(1)

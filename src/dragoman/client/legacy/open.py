@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import absolute
 from dragoman.client.legacy.client import DocumentClient, DocumentOptions
 from dragoman.client.legacy.method_names import MethodNames
@@ -115,7 +116,8 @@ async def open_peer(
     """Start an agent's program in the workspace and be its client until the block ends."""
     options = options or DocumentOptions()
     folder = absolute(workspace or Path.cwd())
-    stream = await start_program(argv, folder, env, inherit, options.budgets.spawn)
+    timeout = (options.budgets or Budgets()).spawn
+    stream = await start_program(argv, folder, env, inherit, timeout)
     async with await use_peer(
         dialect,
         stream,

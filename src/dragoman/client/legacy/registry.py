@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.client.connect import AUTO, OPENERS
+from dragoman.client.connect import OPENERS
 from dragoman.client.legacy.client import DocumentOptions
 from dragoman.client.legacy.open import DIALECTS
+from dragoman.client.options import AUTO
 from dragoman.dialects import discovery
 from dragoman.dialects.legacy.base import ClientEnd
 from dragoman.errors import UsageError

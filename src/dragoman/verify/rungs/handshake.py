@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from dragoman.client.connect import AUTO, OPENERS
+from dragoman.client.connect import OPENERS
+from dragoman.client.options import AUTO
 from dragoman.dialects import discovery
 from dragoman.errors import (
     AuthRequired,

@@ -23,6 +23,7 @@ from dragoman.catalogue.card import Card, MeasuredFacts
 from dragoman.catalogue.card_store import CARDS, CardStore
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.budgets import Budgets
+from dragoman.client.options import ConnectOptions
 from dragoman.client.permissions import approve_all
 from dragoman.errors import (
     BrokerBusy,
@@ -92,9 +93,8 @@ def test_a_spec_holds_all_that_is_known_of_the_peer(
     )
     spec = spec_of(
         tool,
+        ConnectOptions(inherit=(name for name in ("MORE", "COLOUR")), env={"EXTRA": "e"}),
         workspace=tmp_path,
-        env=(name for name in ("MORE", "COLOUR")),
-        extra_env={"EXTRA": "e"},
         paths=paths,
         ttl=7.0,
     )
@@ -121,8 +121,8 @@ def test_the_same_call_asks_for_the_same_broker(paths: Paths, tmp_path: Path) ->
     first = spec_of(way(), workspace=tmp_path, paths=paths)
     assert endpoint_name(first) == endpoint_name(spec_of(way(), workspace=tmp_path, paths=paths))
     others = [
-        spec_of(way(), workspace=tmp_path, paths=paths, extra_env={"KEY": "another"}),
-        spec_of(way(), workspace=tmp_path, paths=paths, terminals=True),
+        spec_of(way(), ConnectOptions(env={"KEY": "another"}), workspace=tmp_path, paths=paths),
+        spec_of(way(), ConnectOptions(terminals=True), workspace=tmp_path, paths=paths),
         spec_of(way(), workspace=tmp_path / "..", paths=paths),
     ]
     assert len({endpoint_name(spec) for spec in (first, *others)}) == 4
@@ -132,7 +132,7 @@ def test_a_caller_in_a_hurry_hurries_nobody_else(paths: Paths, tmp_path: Path) -
     hasty = Budgets(initialize=0.5, session=0.5, first_event=None, silence=None, total=0.5)
     patient = Budgets(initialize=300.0, silence=900.0, total=None)
     for budgets, initialize, silence in ((hasty, 30.0, None), (patient, 300.0, 900.0)):
-        spec = spec_of(way(), workspace=tmp_path, paths=paths, budgets=budgets)
+        spec = spec_of(way(), ConnectOptions(budgets=budgets), workspace=tmp_path, paths=paths)
         found = spec.budgets
         assert (found.initialize, found.silence, found.total) == (initialize, silence, None)
         assert found.session == 60.0
@@ -144,7 +144,12 @@ def test_callers_who_write_and_who_do_not_share_the_broker_of_an_agent(
     for protocol, shared in (("acp", True), ("codex", False)):
         names = {
             endpoint_name(
-                spec_of(way(protocol=protocol), workspace=tmp_path, paths=paths, write_files=writes)
+                spec_of(
+                    way(protocol=protocol),
+                    ConnectOptions(write_files=writes),
+                    workspace=tmp_path,
+                    paths=paths,
+                )
             )
             for writes in (True, False)
         }
@@ -155,18 +160,19 @@ def test_what_a_permission_means_for_the_sandbox_is_fixed_at_the_start(
     paths: Paths, tmp_path: Path
 ) -> None:
     codex = way(protocol="codex")
-    spec = spec_of(codex, workspace=tmp_path, paths=paths, permit=approve_all)
+    spec = spec_of(codex, ConnectOptions(permit=approve_all), workspace=tmp_path, paths=paths)
     assert spec.details == {"sandbox": "workspace-write"}
     careful = spec_of(codex, workspace=tmp_path, paths=paths)
     assert endpoint_name(careful) != endpoint_name(spec)
 
 
 def test_what_cannot_be_told_to_another_process_stays_here(paths: Paths, tmp_path: Path) -> None:
-    details = {"title": "us", "on_url_done": print}
-    spec = spec_of(way(), workspace=tmp_path, paths=paths, details=details)
+    options = ConnectOptions(details={"title": "us", "on_url_done": print})
+    spec = spec_of(way(), options, workspace=tmp_path, paths=paths)
     assert spec.details == {"title": "us"}
     with pytest.raises(BrokerUnavailable, match="cannot be handed"):
-        spec_of(way(protocol="codex"), workspace=tmp_path, paths=paths, details={"x": print})
+        options = ConnectOptions(details={"x": print})
+        spec_of(way(protocol="codex"), options, workspace=tmp_path, paths=paths)
 
 
 @aio
@@ -191,7 +197,8 @@ async def test_a_start_needs_the_card_and_a_runtime(paths: Paths, tmp_path: Path
     script.write_text("#!/usr/bin/env node\n")
     script.chmod(0o755)
     wanting = way(command=(str(script),), descriptor=described(install=Install(node=20)))
-    nowhere = spec_of(wanting, workspace=tmp_path, paths=paths, extra_env={"PATH": "/none"})
+    without_node = ConnectOptions(env={"PATH": "/none"})
+    nowhere = spec_of(wanting, without_node, workspace=tmp_path, paths=paths)
     with pytest.raises(NotInstalled, match="there is no node on the PATH"):
         await complete(wanting, nowhere)
 
@@ -260,9 +267,9 @@ async def test_a_peer_behind_a_broker_is_a_peer(
     tmp_path: Path, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers = Brokers(monkeypatch, tmp_path, agent)
-    budgets = Budgets(initialize=3.0, spawn=1.0, request=7.0)
+    options = ConnectOptions(budgets=Budgets(initialize=3.0, spawn=1.0, request=7.0))
     tool = way(quirks=Quirks(missing_file_is_empty=True))
-    async with open_warm(tool, workspace=tmp_path, paths=paths, budgets=budgets) as peer:
+    async with open_warm(tool, options, workspace=tmp_path, paths=paths) as peer:
         client = peer.client
         assert isinstance(client, WarmClient)
         assert (client.endpoint, client.greeting.pid, client.started) == ("tool-1", 4711, True)
@@ -292,7 +299,8 @@ async def test_a_broker_is_told_where_nothing_is_to_be_written(
         router.on_notification("_dragoman/terms", told.append, dict)
 
     brokers = Brokers(monkeypatch, tmp_path, listening)
-    async with open_warm(way(), workspace=tmp_path, paths=paths, write_files=writes) as peer:
+    options = ConnectOptions(write_files=writes)
+    async with open_warm(way(), options, workspace=tmp_path, paths=paths) as peer:
         async with peer.session():
             assert told == ([] if writes else [{"writeFiles": False}])
     await brokers.tasks.aclose()
@@ -349,8 +357,9 @@ async def test_an_option_that_nobody_has_is_refused(
     tmp_path: Path, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Brokers(monkeypatch, tmp_path)
+    options = ConnectOptions(details={"colour": 1})
     with pytest.raises(Unsupported, match="no option colour"):
-        async with open_warm(way(), workspace=tmp_path, paths=paths, details={"colour": 1}):
+        async with open_warm(way(), options, workspace=tmp_path, paths=paths):
             pass
 
 

@@ -53,4 +53,4 @@ def test_an_agent_is_told_that_its_user_can_be_asked(tmp_path: Path) -> None:
     assert details["elicit"](None) == acp.ElicitationDeclined()
     assert "elicit" not in server_peer._details(spec_of(tmp_path, protocol="codex"))
     options = server_peer._options(spec_of(tmp_path, mode_after_open="code", terminals=True))
-    assert (options.starting_mode, options.terminals, options.elicit_url) == ("code", True, True)
+    assert (options.starting_mode, options.terminals, options.visits) == ("code", True, True)

@@ -77,7 +77,7 @@ async def test_every_service_is_offered_when_it_is_switched_on() -> None:
         terminals=True,
         terminal_login=True,
         elicit=elicit,
-        elicit_url=True,
+        visits=True,
     )
     async with driven(options) as (_, agent):
         (params,) = agent.told("initialize")

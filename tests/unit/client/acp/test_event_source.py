@@ -112,7 +112,7 @@ async def test_a_question_to_the_user_is_told_and_so_is_its_answer() -> None:
     def elicit(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
         return acp.ElicitationDeclined()
 
-    async with recorded(ClientOptions(elicit=elicit, elicit_url=True)) as (_, agent, events):
+    async with recorded(ClientOptions(elicit=elicit, visits=True)) as (_, agent, events):
         form = {"mode": "form", "message": "Who?", "requestedSchema": {"type": "object"}}
         url = {"mode": "url", "message": "Go", "elicitationId": "e", "url": "https://example.com"}
         agent.ask(1, "elicitation/create", {**form, "requestId": 1})

@@ -493,7 +493,7 @@ async def test_whoever_was_sent_to_a_url_hears_when_it_is_done_and_only_once() -
 
     options = ClientOptions(
         elicit=lambda request: answers.pop(0),
-        elicit_url=True,
+        visits=True,
         on_url_done=done.append,
         extension=Witness(),
         on_noise=noises,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dragoman.client.acp.inquiries import elicit_by, inquiry_of, reply_of, response_of
+from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.peer import open_peer
-from dragoman.client.conversation import Terms
 from dragoman.client.inquiries import CANCELLED, DECLINED, Inquiry, Reply
 from dragoman.dialects.acp import v1 as acp
 from dragoman.transports.memory import memory_pair
@@ -57,12 +57,12 @@ async def test_whoever_answers_may_be_plain_or_async() -> None:
 
 @pytest.mark.parametrize("visits", [True, False])
 @aio
-async def test_the_terms_of_a_connection_say_who_answers(visits: bool) -> None:
+async def test_the_options_of_a_connection_say_who_answers(visits: bool) -> None:
     ours, theirs = memory_pair()
     agent = AgentSide(theirs)
     theirs.start(agent)
-    terms = Terms(workspace=CWD, inquire=lambda inquiry: DECLINED, visits=visits)
-    async with await soon(open_peer(ours, terms)) as peer:
+    options = ClientOptions(inquire=lambda inquiry: DECLINED, visits=visits)
+    async with await soon(open_peer(ours, CWD, options)) as peer:
         hello = agent.heard[0]["params"]["clientCapabilities"]["elicitation"]
         assert hello == ({"form": {}, "url": {}} if visits else {"form": {}})
         async with peer.session():

@@ -10,5 +10,5 @@ def test_what_is_not_chosen_permits_nothing_runs_nothing_and_asks_nobody() -> No
     options = ClientOptions()
     assert options.permit(Question("s", "c", "t", "read", [], None)) is Answer.REJECT_ONCE
     assert (options.terminals, options.terminal_login) == (False, False)
-    assert (options.elicit, options.elicit_url, options.extension) == (None, False, None)
+    assert (options.elicit, options.visits, options.extension) == (None, False, None)
     assert options.unstable is False

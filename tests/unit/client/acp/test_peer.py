@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.peer import AcpPeer, open_peer
-from dragoman.client.conversation import Opening, Terms
+from dragoman.client.conversation import Opening
 from dragoman.client.permissions import Answer, Permit, Question, approve_all, deny_all
 from dragoman.errors import ProtocolMismatch, SessionUnusable, Unsupported
 from dragoman.events import model
@@ -44,9 +45,9 @@ async def talking(
     agent.replies.update({name.replace("__", "/"): reply for name, reply in replies.items()})
     theirs.start(agent)
     events: list[Any] = []
-    terms = Terms(workspace=Path("/w"), permit=permit, on_event=events.append, unstable=unstable)
+    options = ClientOptions(permit=permit, on_event=events.append, unstable=unstable)
     try:
-        async with await soon(open_peer(ours, terms)) as peer:
+        async with await soon(open_peer(ours, Path("/w"), options)) as peer:
             yield peer, agent, events
     finally:
         await theirs.aclose()
@@ -240,7 +241,7 @@ async def test_a_handshake_that_fails_closes_the_stream() -> None:
     agent.replies["initialize"] = {"userAgent": "codex/1"}
     theirs.start(agent)
     with pytest.raises(ProtocolMismatch) as caught:
-        await soon(open_peer(ours, Terms(workspace=Path("/w"))))
+        await soon(open_peer(ours, Path("/w")))
     assert caught.value.dialect == "codex"
     await turns(5)
     assert agent.ended is not None

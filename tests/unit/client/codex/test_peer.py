@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dragoman.client.codex import CodexOptions
 from dragoman.dialects.acp import v1 as acp
@@ -314,4 +314,4 @@ async def test_the_peer_can_be_given_another_observer() -> None:
 
 def test_options_are_values() -> None:
     options = CodexOptions()
-    assert dataclasses.replace(options, sandbox="read-only") == options
+    assert structs.replace(options, sandbox="read-only") == options

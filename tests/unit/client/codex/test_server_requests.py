@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from dragoman.client.codex import CodexOptions
 from dragoman.client.inquiries import CANCELLED, Inquiry, Reply
@@ -90,7 +90,7 @@ async def test_an_id_that_comes_again_is_another_request() -> None:
         raise AssertionError
 
     server = Server()
-    async with talking(server, dataclasses.replace(OPTIONS, permit=permit)) as (peer, talk):
+    async with talking(server, structs.replace(OPTIONS, permit=permit)) as (peer, talk):
         events = watch(peer)
         async with talk.prompt("x") as turn:
             server.start_turn()
@@ -144,7 +144,7 @@ async def test_a_change_of_files_is_asked_about_by_its_announcement() -> None:
         return Answer.ALLOW_ONCE
 
     server = Server()
-    options = dataclasses.replace(OPTIONS, permit=permit)
+    options = structs.replace(OPTIONS, permit=permit)
     async with talking(server, options) as (_, talk), talk.prompt("x") as turn:
         server.start_turn()
         change = {"path": "/a", "kind": {"type": "add"}, "diff": "+"}
@@ -172,7 +172,7 @@ async def test_somebody_who_fails_to_decide_is_no_answer_but_an_error() -> None:
         raise RuntimeError("secret")
 
     server = Server()
-    options = dataclasses.replace(OPTIONS, permit=permit)
+    options = structs.replace(OPTIONS, permit=permit)
     async with talking(server, options) as (_, talk), talk.prompt("x") as turn:
         server.start_turn()
         with pytest.raises(RemoteError, match="Internal error") as refused:
@@ -195,7 +195,7 @@ async def test_a_question_that_the_server_withdraws_is_cancelled() -> None:
         raise AssertionError
 
     server = Server()
-    options = dataclasses.replace(OPTIONS, permit=permit)
+    options = structs.replace(OPTIONS, permit=permit)
     async with talking(server, options) as (_, talk), talk.prompt("x") as turn:
         server.start_turn()
         question = server.connection.tasks.start(server.ask(COMMAND, **HERE), "ask")
@@ -219,7 +219,7 @@ async def test_questions_of_a_turn_that_is_being_cancelled_are_not_asked() -> No
         return Answer.ALLOW_ONCE
 
     server = Server()
-    options = dataclasses.replace(OPTIONS, permit=permit)
+    options = structs.replace(OPTIONS, permit=permit)
     async with talking(server, options) as (_, talk), talk.prompt("x") as turn:
         server.start_turn()
         server.say("x")
@@ -242,7 +242,7 @@ async def test_questions_to_the_user_are_answered_by_their_ids() -> None:
         return {str(question["id"]): ["a", "b"] for question in asked.questions}
 
     server = Server()
-    options = dataclasses.replace(OPTIONS, answer_questions=answer)
+    options = structs.replace(OPTIONS, answer_questions=answer)
     async with talking(server, options) as (peer, _):
         events = watch(peer)
         answers = await server.ask("item/tool/requestUserInput", **HERE, questions=QUESTIONS)
@@ -281,7 +281,7 @@ async def test_a_form_is_filled_in_or_declined(content: Any, reply: Any) -> None
         return content  # type: ignore[no-any-return]
 
     server = Server()
-    options = dataclasses.replace(OPTIONS, answer_form=fill)
+    options = structs.replace(OPTIONS, answer_form=fill)
     async with talking(server, options):
         assert await server.ask("mcpServer/elicitation/request", **FORM) == reply
 
@@ -299,7 +299,7 @@ async def test_a_call_of_an_mcp_tool_is_a_question_for_permission(permit: Any, r
         raise AssertionError("it is not a form")
 
     server = Server()
-    options = dataclasses.replace(OPTIONS, permit=permit, inquire=inquire)
+    options = structs.replace(OPTIONS, permit=permit, inquire=inquire)
     form = {**FORM, "_meta": {"codex_approval_kind": "mcp_tool_call"}}
     async with talking(server, options):
         assert await server.ask("mcpServer/elicitation/request", **form) == reply
@@ -315,7 +315,7 @@ async def test_whoever_answers_all_agents_answers_questions_and_forms() -> None:
 
     server = Server()
     form = {**FORM, "requestedSchema": {"type": "object"}}
-    async with talking(server, dataclasses.replace(OPTIONS, inquire=inquire)) as (peer, _):
+    async with talking(server, structs.replace(OPTIONS, inquire=inquire)) as (peer, _):
         answers = await server.ask("item/tool/requestUserInput", **HERE, questions=QUESTIONS)
         assert answers == {"answers": {"q": {"answers": ["a"]}}}
         reply = await server.ask("mcpServer/elicitation/request", **form)
@@ -345,7 +345,7 @@ async def test_a_question_of_a_turn_that_is_cancelled_is_closed() -> None:
 
     server = Server()
     form = {**FORM, "requestedSchema": {"type": "object"}}
-    options = dataclasses.replace(OPTIONS, inquire=inquire)
+    options = structs.replace(OPTIONS, inquire=inquire)
     async with talking(server, options) as (_, talk), talk.prompt("x") as turn:
         server.start_turn()
         asking = server.ask("mcpServer/elicitation/request", **form)

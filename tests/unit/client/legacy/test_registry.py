@@ -6,6 +6,7 @@ import pytest
 
 from dragoman.client.connect import OPENERS, connect
 from dragoman.client.legacy import DIALECTS, register, unregister
+from dragoman.client.options import ConnectOptions
 from dragoman.dialects.legacy.base import BareEnd
 from dragoman.errors import UsageError
 from dragoman.testing.scripted import command
@@ -19,13 +20,13 @@ async def test_a_registered_dialect_is_spoken_until_it_is_forgotten() -> None:
 
     register("own", lambda options: Own())
     try:
-        async with connect(command(), dialect="own") as peer:
+        async with connect(command(), ConnectOptions(dialect="own")) as peer:
             assert peer.dialect == "own"
     finally:
         unregister("own")
     assert "own" not in OPENERS and "own" not in DIALECTS
     with pytest.raises(UsageError, match="no dialect 'own'"):
-        async with connect(command(), dialect="own"):
+        async with connect(command(), ConnectOptions(dialect="own")):
             pass
 
 

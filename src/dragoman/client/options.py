@@ -1,0 +1,142 @@
+"""`ConnectOptions`: how to talk to a peer, as one frozen value.
+
+It is built once, by the caller, and passed on whole to `client.connect`, `catalogue.open` and
+`broker.client.connect`. The clients of the dialects share `StreamOptions` with it and add options
+of their own, which are set by name in `details`. Target, workspace and the use of a broker are
+separate arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from msgspec import Struct
+
+from dragoman.client.budgets import Budgets
+from dragoman.client.permissions import Permit, deny_all, require_permit
+from dragoman.errors import Unsupported, UsageError
+from dragoman.version import __version__
+
+if TYPE_CHECKING:
+    from dragoman.client.inquiries import Inquire
+    from dragoman.dialects.discovery import Cache
+    from dragoman.events import model
+    from dragoman.wire.peer import Noise, Stray
+
+D = TypeVar("D", bound="DialectOptions")
+
+AUTO: Final = "auto"
+
+
+class PlainOptions(Struct, frozen=True, kw_only=True):
+    """The options that a broker gets too: they can be sent to another process as they are."""
+
+    read_files: bool = True
+    """Whether the agent may read text files of the workspace through the client."""
+    write_files: bool = True
+    """Whether the agent may write text files of the workspace through the client."""
+    terminals: bool = False
+    """Whether the agent may run commands through the client."""
+    unstable: bool = False
+    """Whether to use methods that are not stable in the protocol, such as forking a session."""
+    max_line_size: int | None = None
+    """The longest message in bytes; a longer one ends the connection. None: the limit of the
+    peer's descriptor, or else the default."""
+
+
+class StreamOptions(PlainOptions, frozen=True, kw_only=True):
+    """The options that count once a stream to the agent is open, whatever the dialect."""
+
+    permit: Permit = deny_all
+    """Decides about permissions. The default refuses all of them."""
+    guard: Permit | None = None
+    """Decides about files and commands that the agent reads, writes and runs through the client
+    (`dragoman.client.file_guard`). None: `connect` asks `permit`; a client on an open stream serves
+    what is offered."""
+    inquire: Inquire | None = None
+    """Answers questions of the agent to its user. None: the agent is told that it cannot ask."""
+    visits: bool = False
+    """Whether `inquire` can also send the user to a URL."""
+    budgets: Budgets | None = None
+    """How long to wait for what. None: the budgets of the peer's descriptor, or else the
+    defaults."""
+    on_event: Callable[[model.Event], None] | None = None
+    """Called with every event of the connection, from its first message on."""
+    name: str = "dragoman"
+    """The name of the client in the handshake."""
+
+
+class ConnectOptions(StreamOptions, frozen=True, kw_only=True):
+    """Environment, limits, services offered, budgets and callbacks of a connection to a peer."""
+
+    dialect: str = AUTO
+    """The dialect to speak. ``auto``: the one of the peer's descriptor, or else it is detected."""
+    env: Mapping[str, str] | None = None
+    """Variables to set for the agent's program."""
+    inherit: Iterable[str] = ()
+    """Names of our variables that the agent's program may see too."""
+    on_stderr: Callable[[bytes], None] | None = None
+    """Called with what the agent's program writes to its stderr."""
+    cache: Cache | None = None
+    """Keeps what was detected about a program."""
+    details: Mapping[str, Any] | None = None
+    """Options that only one dialect has, by their names in its own options."""
+
+
+class DialectOptions(StreamOptions, frozen=True, kw_only=True):
+    """What the client of every dialect has besides; each dialect adds options of its own."""
+
+    title: str | None = None
+    """The name of the client for people, where the dialect has a field for it."""
+    version: str = __version__
+    """The version of the client."""
+    on_noise: Callable[[Noise | Stray], None] | None = None
+    """Called with lines that are not messages."""
+
+
+def plain_of(options: PlainOptions) -> dict[str, Any]:
+    """The options that a broker gets too, by name."""
+    return {name: getattr(options, name) for name in PlainOptions.__struct_fields__}
+
+
+def for_dialect(kind: type[D], options: ConnectOptions, dialect: str, **changes: Any) -> D:
+    """The options of a dialect's client: those of the connection with `changes`, and `details`.
+
+    Raises `Unsupported` if the dialect has no such detail.
+    """
+    details = options.details or {}
+    if unknown := sorted(set(details).difference(kind.__struct_fields__)):
+        raise Unsupported(f"the dialect {dialect} has no option {', '.join(unknown)}")
+    given = {name: getattr(options, name) for name in StreamOptions.__struct_fields__}
+    return kind(**{**given, **changes, **details})
+
+
+def require_options(options: ConnectOptions) -> None:
+    """Raise `UsageError` for options that would only be missed later, or never."""
+    require_permit(options.permit)
+    if options.guard is not None:
+        require_permit(options.guard, "guard")
+    if options.inquire is not None:
+        # Not at the top: most callers cannot be asked.
+        from dragoman.client.inquiries import require_inquire
+
+        require_inquire(options.inquire)
+    env: object = options.env
+    inherit: object = options.inherit
+    budgets: object = options.budgets
+    if env is not None and not (
+        isinstance(env, Mapping)
+        and all(isinstance(name, str) and isinstance(text, str) for name, text in env.items())
+    ):
+        raise UsageError("env= takes a mapping of names to text, such as {'LANG': 'C'}")
+    if isinstance(inherit, str | bytes) or not isinstance(inherit, Iterable):
+        raise UsageError(f"inherit= takes a list of names, such as ['PATH'], not {inherit!r}")
+    for name in ("on_event", "on_stderr"):
+        if (told := getattr(options, name)) is not None and not callable(told):
+            raise UsageError(f"{name}= takes a function, not {told!r}")
+    if budgets is not None and not isinstance(budgets, Budgets):
+        raise UsageError(
+            f"budgets= takes a dragoman.client.budgets.Budgets, such as Budgets(total=60), "
+            f"not {budgets!r}"
+        )
