@@ -19,6 +19,7 @@ from dragoman.catalogue.mcp_servers import taken
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
 from dragoman.client.file_guard import decided, reading, require, running, writing
+from dragoman.client.options import ConnectOptions
 from dragoman.client.permissions import Answer, Decision, Denial, Question
 from dragoman.client.results import with_stderr
 from dragoman.delegation.parked import note_success
@@ -140,20 +141,20 @@ class PeerSession(RunListener):
             ttl=ttl_of(place.config),
             max_idle=settings.max_idle_brokers,
             paths=place.paths,
-            env=own.env,
-            # If a delegation started us, the peer gets the delegation depth in its environment.
-            extra_env={
-                **lineage.environment(warm=settings.warm),
-                **environment(policy, peer=name, role=works_as),
-            }
-            if lineage.depth
-            else {},
-            max_line_size=settings.max_line_size,
-            options={
-                "inquire": asking.inquire if asking.inquires else None,
-                "visits": asking.visits,
-                "terminals": asking.side.can("terminal"),
-            },
+            options=ConnectOptions(
+                inherit=own.env,
+                # If a delegation started us, the peer gets the delegation depth in its environment.
+                env={
+                    **lineage.environment(warm=settings.warm),
+                    **environment(policy, peer=name, role=works_as),
+                }
+                if lineage.depth
+                else {},
+                max_line_size=settings.max_line_size,
+                inquire=asking.inquire if asking.inquires else None,
+                visits=asking.visits,
+                terminals=asking.side.can("terminal"),
+            ),
         )
         self._run = Run(self._request, listener=self, cancel=CancelHandle(one_turn=True))
         self._gap = ""
@@ -354,7 +355,7 @@ class PeerSession(RunListener):
                 self.name,
                 request.enforced.way.descriptor,
                 paths=request.paths,
-                env=request.env,
+                env=request.options.inherit,
                 environ=self._place.environ,
             )
         return seen

@@ -20,6 +20,7 @@ from dragoman.cli.output.renderer import Renderer, TurnReport
 from dragoman.cli.permission_flags import permit_of
 from dragoman.cli.run_plan import RunPlan
 from dragoman.client.conversation import Peer
+from dragoman.client.options import AUTO, ConnectOptions
 from dragoman.delegation.parked import note_success
 from dragoman.errors import PolicyNotEnforced
 from dragoman.events.model import Event
@@ -197,13 +198,13 @@ def _request(
         warm=plan.warm,
         ttl=plan.ttl,
         max_idle=plan.max_idle,
-        env=plan.env,
-        extra_env=plan.lineage,
-        max_line_size=plan.max_line_size,
-        options={
-            **({} if plan.dialect is None else {"dialect": plan.dialect}),
-            "on_stderr": show.agent_stderr if plan.agent_stderr else None,
-        },
+        options=ConnectOptions(
+            inherit=plan.env,
+            env=plan.lineage,
+            max_line_size=plan.max_line_size,
+            dialect=plan.dialect or AUTO,
+            on_stderr=show.agent_stderr if plan.agent_stderr else None,
+        ),
     )
 
 

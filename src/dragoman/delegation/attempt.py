@@ -17,6 +17,7 @@ from msgspec import structs
 
 from dragoman.catalogue.enforcement import Enforced, enforce, unapproved
 from dragoman.catalogue.launch import LaunchSpec, way_to
+from dragoman.client.options import ConnectOptions
 from dragoman.delegation import local_attempt, permission_ceiling
 from dragoman.delegation.attempt_report import AttemptReport, report_of, report_of_error
 from dragoman.delegation.collect_facts import LOCAL, local_model
@@ -291,12 +292,14 @@ class Attempt:
             ttl=ttl_of(config),
             max_idle=settings.max_idle_brokers,
             paths=setting.place.paths,
-            env=own.env,
-            extra_env={
-                **setting.lineage.environment(warm=warm),
-                **permission_ceiling.environment(policy, peer=name, role=request.role),
-            },
-            max_line_size=settings.max_line_size,
+            options=ConnectOptions(
+                inherit=own.env,
+                env={
+                    **setting.lineage.environment(warm=warm),
+                    **permission_ceiling.environment(policy, peer=name, role=request.role),
+                },
+                max_line_size=settings.max_line_size,
+            ),
             # The snapshots before and after the turn show what it changed.
             watch_changes=False,
             # What was written outside of the workspace is seen in the tool calls.

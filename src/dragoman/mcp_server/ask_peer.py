@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from dragoman.catalogue.enforcement import enforce
 from dragoman.catalogue.launch import LaunchSpec, way_to
 from dragoman.client.conversation import Peer
+from dragoman.client.options import ConnectOptions
 from dragoman.delegation import DelegationListener, permission_ceiling
 from dragoman.delegation.attempt_report import AttemptReport, report_of
 from dragoman.delegation.parked import note_success
@@ -122,7 +123,7 @@ async def ask(
                 question.peer,
                 launch.descriptor,
                 paths=place.paths,
-                env=request.env,
+                env=request.options.inherit,
                 environ=place.environ,
             )
         return PeerAnswer(
@@ -199,12 +200,14 @@ def _request(
         ttl=ttl_of(config),
         max_idle=settings.max_idle_brokers,
         paths=place.paths,
-        env=own.env,
-        extra_env={
-            **below.environment(warm=warm),
-            **permission_ceiling.environment(policy, peer=peer, role=role),
-        },
-        max_line_size=settings.max_line_size,
+        options=ConnectOptions(
+            inherit=own.env,
+            env={
+                **below.environment(warm=warm),
+                **permission_ceiling.environment(policy, peer=peer, role=role),
+            },
+            max_line_size=settings.max_line_size,
+        ),
     )
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from dragoman.adapters import Assignment
+from dragoman.catalogue.open import dialect_of
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import (
     Conversation,
@@ -184,13 +185,13 @@ class AdapterPeer(Peer):
             way=dataclasses.replace(
                 way,
                 # An adapter passes on nothing else of what its peer is to see.
-                env={**way.env, **request.extra_env},
-                protocol=request.options.get("dialect") or way.protocol,
+                env={**way.env, **(request.options.env or {})},
+                protocol=dialect_of(way, request.options),
             ),
             cwd=request.workspace,
             permit=request.approver,
             budgets=request.budgets,
-            env=tuple(request.env),
+            env=tuple(request.options.inherit),
         )
         self.enforced = request.enforced
         self.on_event = on_event

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from msgspec import structs
+
 from dragoman.catalogue.enforcement import Enforced
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.open import judge, open_peer
@@ -145,11 +147,9 @@ class RunRequest:
     ttl: float | None = None
     max_idle: int | None = None
     paths: Paths | None = None
-    env: Sequence[str] = ()
-    extra_env: Mapping[str, str] = field(default_factory=dict)
-    max_line_size: int | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Further options of `catalogue.open.open_peer`."""
+    options: ConnectOptions = field(default_factory=ConnectOptions)
+    """How to talk to the peer. The approver, the budgets and the events of the run replace those
+    that are in it."""
     watch_changes: bool = True
     """Whether to look for files that change in a turn although the approver did not allow it."""
     keep_tools: bool = False
@@ -360,7 +360,7 @@ class Run:
                 request.peer,
                 workspace=request.project or request.workspace,
                 credentials=way.inherit,
-                handed=request.env,
+                handed=request.options.inherit,
                 on_trouble=self._listener.notice,
                 paths=request.paths,
                 on_stop=self._on_stop,
@@ -419,20 +419,17 @@ class Run:
 
     def _connected(self, way: LaunchSpec) -> AbstractAsyncContextManager[Peer]:
         request = self.request
-        options = ConnectOptions(
-            permit=request.approver,
-            guard=request.approver.guard,
-            budgets=request.budgets,
-            inherit=request.env,
-            env=request.extra_env,
-            on_event=self._watch,
-            max_line_size=request.max_line_size,
-            **request.options,
-        )
         if request.adapter is not None:
             from dragoman.runs.adapter_run import AdapterPeer
 
             return AdapterPeer(request.adapter, request, way, on_event=self._watch)
+        options = structs.replace(
+            request.options,
+            permit=request.approver,
+            guard=request.approver.guard,
+            budgets=request.budgets,
+            on_event=self._watch,
+        )
         if not request.warm:
             return open_peer(way, options, workspace=request.workspace)
         # Imported here: a run without a broker does not need the broker client.

@@ -15,6 +15,7 @@ from dragoman.catalogue.enforcement import Enforced
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import ConversationTurn, Peer
+from dragoman.client.options import ConnectOptions
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import BrokerUnavailable, SpawnError, Unsupported, UsageError
 from dragoman.events import model
@@ -104,6 +105,24 @@ async def test_a_run_has_a_result_and_is_recorded_as_its_job(request_of: Any) ->
         assert job is not None and (job.outcome, job.prompt) == ("ok", "hello")
         session = store.session(job.session_key)
         assert session is not None and session.closed_at is not None
+
+
+@aio
+async def test_the_options_of_a_run_reach_the_connection_with_its_approver_and_budgets(
+    request_of: Any,
+) -> None:
+    events: list[model.Event] = []
+    options = ConnectOptions(
+        name="a surface", max_line_size=5000, budgets=Budgets(request=1.0), on_event=events.append
+    )
+    async with Run(request_of(options=options, budgets=Budgets(request=7.0))) as run:
+        client = run.peer.client
+        assert (client.options.name, client.options.max_line_size) == ("a surface", 5000)
+        assert client.budgets.request == 7.0
+        assert client.options.guard == run.request.approver.guard
+        seen = await run.result()
+    assert outcome_of(seen) is Outcome.OK
+    assert events == []
 
 
 @aio
