@@ -411,3 +411,12 @@ async def test_a_prompt_cannot_be_left_to_a_broker_that_is_not_there(request_of:
     async with Run(request_of()) as run:
         with pytest.raises(BrokerUnavailable, match="--no-wait needs a broker"):
             await run.submit([Text("hello")])
+
+
+@aio
+async def test_a_peer_that_does_not_tell_its_sessions_is_connected_and_no_session_is_opened(
+    request_of: Any,
+) -> None:
+    heard = Heard()
+    assert await Run(request_of(), listener=heard).list_sessions(None) is None
+    assert heard.calls == ["connected"] and sessions() == []
