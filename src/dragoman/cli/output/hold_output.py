@@ -7,7 +7,6 @@ output stays in memory up to a limit, then in a temporary file.
 from __future__ import annotations
 
 import struct
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,6 +47,9 @@ class Held:
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Keep everything back until the block ends."""
+        # Not at the top: every command loads this module, and few ask a question.
+        import tempfile
+
         with self._lock:
             if self._spool is not None:
                 raise RuntimeError("one question at a time")

@@ -8,7 +8,6 @@ enables them for pipes.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -73,6 +72,8 @@ def width_of(stream: TextIO) -> int:
     """Columns of the terminal; where there is none, 0: nothing needs to be cut."""
     if not is_terminal(stream):
         return 0
+    import shutil
+
     return shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
 
 
