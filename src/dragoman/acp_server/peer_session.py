@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 from dragoman.catalogue.enforcement import NOT_ENFORCED, enforce
 from dragoman.catalogue.launch import way_to
 from dragoman.catalogue.mcp_servers import taken
-from dragoman.client.acp.client import AcpClient
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
 from dragoman.client.file_guard import decided, reading, require, running, writing
 from dragoman.client.options import ConnectOptions
@@ -29,6 +28,7 @@ from dragoman.delegation.permission_ceiling import (
     policy_for,
 )
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.discovery import ACP
 from dragoman.errors import DragomanError, NotPermitted, RemoteError, Unsupported
 from dragoman.events.model import Event
 from dragoman.events.parts import Block, Resource, Text
@@ -272,7 +272,7 @@ class PeerSession(RunListener):
                 f"{self.name} works in one folder, and cannot use {others}: choose another peer, "
                 f"or open {request.workspace} alone"
             )
-        if isinstance(peer.client, AcpClient):
+        if peer.dialect == ACP:
             peer.client.serve_with(self._serve)
 
     def began(self, job: str, key: str) -> None:
