@@ -1,4 +1,4 @@
-"""Check whether a cancelled turn of a delegation still runs in a broker.
+"""Check whether a cancelled turn of a delegation still runs, in a broker or in a Python adapter.
 
 A peer that ignores a cancel is stopped together with its broker if no other client uses that
 broker. Otherwise `unrest` returns the reason, and `execution` tries no other peer: what was changed
@@ -14,10 +14,13 @@ import msgspec
 
 from dragoman.client.conversation import Peer
 from dragoman.errors import DragomanError
+from dragoman.runs.adapter_run import AdapterPeer
 from dragoman.runs.sessions import broker_of
 
 if TYPE_CHECKING:
     from dragoman.paths import Paths
+
+_STILL_WORKING: Final = "it did not stop when it was told to, and may still be working"
 
 STATUS_TIMEOUT: Final = 3.0
 """Seconds for a broker to answer a status request; it does not ask its peer for that."""
@@ -27,7 +30,10 @@ async def unrest(peer: Peer, session_id: str, paths: Paths) -> str | None:
     """Why a cancelled or timed-out turn may still be running in the peer; None if it is not.
 
     A peer that ignored the cancel is stopped with its broker, if no other client uses the broker.
+    An adapter is cancelled again.
     """
+    if isinstance(peer, AdapterPeer):
+        return None if await peer.stop() else _STILL_WORKING
     endpoint = broker_of(peer)
     if endpoint is None:
         # The peer is our own child process and ends with the connection.
@@ -51,7 +57,7 @@ async def unrest(peer: Peer, session_id: str, paths: Paths) -> str | None:
         for record in list_brokers(paths):
             if record.name == endpoint and await stop_broker(record):
                 return None
-    return "it did not stop when it was told to, and may still be working"
+    return _STILL_WORKING
 
 
 def _is_set_aside(status: dict[str, Any], session_id: str) -> bool:

@@ -211,6 +211,11 @@ class AdapterPeer(Peer):
         for summary in nothing:
             yield summary
 
+    async def stop(self) -> bool:
+        """Cancel what the adapter still does. False if it does not end."""
+        await self.tasks.aclose()
+        return not len(self.tasks)
+
     async def aclose(self) -> None:
         await self.tasks.aclose()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,8 @@ from dragoman.broker.client import brokers as client_list
 from dragoman.delegation.unfinished_turn import unrest
 from dragoman.errors import ConnectionEnded
 from dragoman.paths import find_paths
+from dragoman.rpc import tasks
+from dragoman.runs.adapter_run import AdapterPeer
 from tests.aio import aio
 
 
@@ -50,6 +53,33 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 PATHS = find_paths({"HOME": str(Path("/h"))})
+
+
+@pytest.mark.parametrize(("deaf", "told"), [(0, None), (5, "it did not stop when")])
+@aio
+async def test_an_adapter_that_does_not_end_is_reported(
+    deaf: int, told: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "CLOSE_TIMEOUT", 0.05)
+    released = asyncio.Event()
+
+    async def work() -> None:
+        nonlocal deaf
+        while not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                deaf -= 1
+                if deaf < 0:
+                    raise
+
+    peer = AdapterPeer.__new__(AdapterPeer)
+    peer.tasks = tasks.TaskOwner("the adapter")
+    running = peer.tasks.start(work(), "dispatch")
+    why = await unrest(peer, "s", PATHS)
+    assert why is told if told is None else told in str(why)
+    released.set()
+    await asyncio.wait([running])
 
 
 @aio
