@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from dragoman.agent import Agent, Session, Turn
@@ -102,6 +103,8 @@ async def answer(turn: Turn) -> Any:
         case "talk":
             for number in range(100_000):
                 await turn.say(f"line {number}\n")
+        case "until":
+            await talk_until(turn, Path(rest))
         case "nothing":
             return None
         case "fail":
@@ -113,6 +116,19 @@ async def answer(turn: Turn) -> Any:
         case _:
             await turn.say(f"you said {turn.text}")
     return None
+
+
+async def talk_until(turn: Turn, file: Path) -> None:
+    """Say and do things with numbers until there is a file."""
+    number = 0
+    while not file.exists():  # noqa: ASYNC240 - another process makes it
+        number += 1
+        await turn.say(f"line {number}\n")
+        if number % 7 == 0:
+            change = acp.Diff(path=f"/{number}", old_text="old\n", new_text="new\n")
+            update = acp.ToolCall(tool_call_id=f"t{number}", title="Write", content=[change])
+            await turn.update(update)
+        await asyncio.sleep(0.002)
 
 
 async def spend(turn: Turn) -> acp.PromptResponse:

@@ -14,7 +14,7 @@ import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_data, put_err
-from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
+from dragoman.cli.shared_options import AfterOption, CwdOption, FormatOption, ListFormat
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
@@ -89,19 +89,23 @@ def list_command(
 
 
 @app.command("watch", context_settings=CONTEXT)
-def watch_command(job: JobArgument, *, format: FormatOption = ListFormat.TEXT) -> None:
+def watch_command(
+    job: JobArgument, *, after: AfterOption = None, format: FormatOption = ListFormat.TEXT
+) -> None:
     """Show a job from its beginning and go on until it ends. Ctrl-C leaves; the job goes on.
 
-    The exit code is that of the job.
+    The exit code is that of the job. With --format json each event has a cursor. A reader that was
+    cut off passes the last one that it got to --after, and gets each event once.
 
     \b
     Examples:
       dragoman jobs watch j-01h9x2k7ab
       dragoman jobs watch j-01h9x2k7ab --format json | jq .type
+      dragoman jobs watch j-01h9x2k7ab --format json --after s-01h9x2k7ab:41
     """
     from dragoman.cli.watch import watch_job
 
-    raise typer.Exit(watch_job(job, format=format))
+    raise typer.Exit(watch_job(job, after=after, format=format))
 
 
 @app.command("result", context_settings=CONTEXT)

@@ -16,7 +16,13 @@ import typer
 from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_data, put_err, put_out
 from dragoman.cli.prompt_options import complete_peer
-from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, YesOption
+from dragoman.cli.shared_options import (
+    AfterOption,
+    CwdOption,
+    FormatOption,
+    ListFormat,
+    YesOption,
+)
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
@@ -369,21 +375,28 @@ def watch_command(
             show_default=False,
         ),
     ] = None,
+    after: AfterOption = None,
     format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
     """Watch what happens in a session, in whatever shell it was asked for. Ctrl-C leaves.
 
+    With --format json each event has a cursor, and --after goes on behind it.
+
     \b
     Examples:
       dragoman sessions watch parser
       dragoman sessions watch parser --from 0
+      dragoman sessions watch parser --format json --after s-01h9x2k7ab:41
     """
     from dragoman.cli.watch import watch_session
 
+    if start is not None and after is not None:
+        raise UsageError("--from and --after say twice where to begin; give one of them")
+
     with _store(read_only=True) as store:
         record = _find(store, session, peer, cwd)
-    raise typer.Exit(watch_session(record, start=start, format=format))
+    raise typer.Exit(watch_session(record, start=start, after=after, format=format))
 
 
 @app.command("prune", context_settings=CONTEXT)

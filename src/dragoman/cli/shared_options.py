@@ -1,4 +1,4 @@
-"""Typer options shared by several commands: `--format`, `--cwd`, `--yes`.
+"""Typer options shared by several commands: `--format`, `--after`, `--cwd`, `--yes`.
 
 Imports nothing that prints or runs.
 """
@@ -23,6 +23,15 @@ class ListFormat(enum.StrEnum):
 FormatOption = Annotated[
     ListFormat,
     typer.Option("--format", help="text for people, json for programs: one object a line."),
+]
+AfterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--after",
+        metavar="CURSOR",
+        help="Go on behind the event with this cursor.",
+        show_default=False,
+    ),
 ]
 CwdOption = Annotated[
     Path | None,

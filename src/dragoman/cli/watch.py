@@ -6,9 +6,8 @@ Ctrl-C only stops watching; the job goes on. The events come from `runs.job_even
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from dragoman.broker.client.liveness import require_answer
@@ -18,34 +17,34 @@ from dragoman.cli.command_start import perform
 from dragoman.cli.exit_codes import ExitCode, of_outcome
 from dragoman.cli.output import job_pages
 from dragoman.cli.output.history_view import HistoryView
-from dragoman.cli.output.jsonl import JsonLines
+from dragoman.cli.output.jsonl import JsonLines, of_event
 from dragoman.cli.output.renderer import Renderer
 from dragoman.cli.output.terminal import put_err
 from dragoman.cli.shared_options import ListFormat
 from dragoman.cli.stored_sessions import show_for
-from dragoman.events.envelope import EventEnvelope
-from dragoman.events.model import Source
 from dragoman.paths import find_paths
-from dragoman.runs.job_events import follow_session, follow_sessions
+from dragoman.runs.job_events import EventCursor, job_events, session_events
 from dragoman.runs.jobs import find_job
-from dragoman.store.history import events_of
 
 if TYPE_CHECKING:
+    from dragoman.events.model import Event
     from dragoman.store import SessionRecord
 
 
-def watch_session(record: SessionRecord, *, start: int | None, format: ListFormat) -> int:
+def watch_session(
+    record: SessionRecord, *, start: int | None, after: str | None = None, format: ListFormat
+) -> int:
     """Show what happens in a session until its broker ends, or Ctrl-C."""
     paths = find_paths()
     show = show_for(format)
+    cursor = None if after is None else EventCursor.parse(after)
 
     async def work() -> int:
         broker = await broker_with(record, paths)
         silent = await silent_brokers(record.peer, paths) if broker is None else []
         if broker is None and not silent:
             put_err(f"dragoman: nothing has {record.key} open now; this is what there was\n")
-        lines = follow_session(record, broker, start=start, paths=paths)
-        await _show(lines, record, show)
+        await _show(session_events(record, broker, start=start, after=cursor, paths=paths), show)
         for hung in silent:
             # One of them may have it open.
             await require_answer(hung.address, hung.name)
@@ -54,20 +53,17 @@ def watch_session(record: SessionRecord, *, start: int | None, format: ListForma
     return _perform(work, show)
 
 
-def watch_job(id: str, *, format: ListFormat) -> int:
-    """Show a job from its beginning to its end; the exit code of the job."""
+def watch_job(id: str, *, after: str | None = None, format: ListFormat) -> int:
+    """Show a job from its beginning, or from a cursor, to its end; the exit code of the job."""
     paths = find_paths()
     show = show_for(format)
+    cursor = None if after is None else EventCursor.parse(after)
 
     async def work() -> int:
         job = await find_job(id, paths=paths, require_answer=True)
-        if isinstance(show, HistoryView):
+        if isinstance(show, HistoryView) and cursor is None:
             show.asked(job.prompt)
-        # Work that is delegated goes on in another session where one peer has failed.
-        async for record, lines in follow_sessions(job, paths=paths):
-            await _show(lines, record, show)
-            if show.broken:
-                break
+        await _show(job_events(job, after=cursor, paths=paths), show)
         job = await find_job(id, paths=paths)
         if isinstance(show, JsonLines):
             show.line(job_pages.as_json(job))
@@ -84,15 +80,17 @@ def watch_job(id: str, *, format: ListFormat) -> int:
     return _perform(work, show)
 
 
-async def _show(
-    lines: AsyncIterator[tuple[int, bytes]], record: SessionRecord, show: Renderer
-) -> None:
-    place = EventEnvelope(Source("acp", "watched"), itertools.count(1), record.peer_session_id)
-    async for _, line in lines:
-        for event in events_of(line, place):
-            show.event(event)
-        if show.broken:
-            return
+async def _show(events: AsyncGenerator[tuple[EventCursor, Event], None], show: Renderer) -> None:
+    try:
+        async for cursor, event in events:
+            if isinstance(show, JsonLines):
+                show.line({**of_event(event), "cursor": str(cursor)})
+            else:
+                show.event(event)
+            if show.broken:
+                return
+    finally:
+        await events.aclose()
 
 
 def _perform(work: Callable[[], Coroutine[Any, Any, int]], show: Renderer) -> int:

@@ -1,14 +1,18 @@
 """Follow the events of a session or job while it runs, in this or another process.
 
-Yields numbered lines without gaps or repeats, from the broker that has the session open or from
-the store. Sends no prompt and answers nothing. `store.history` reads sessions of the past.
+Yields each event once and in order, from the broker that has the session open or from the store,
+with an `EventCursor`: a reader that was cut off goes on behind the last event that it has. Sends no
+prompt and answers nothing. `store.history` reads sessions of the past.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any, Final
+import itertools
+import re
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 from msgspec import Raw
@@ -18,10 +22,13 @@ from dragoman.broker.client.liveness import require_answer, watch
 from dragoman.broker.methods import ATTACH, RESULT
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
-from dragoman.errors import CallError, ConnectError, ConnectionLost, DragomanError
+from dragoman.errors import CallError, ConnectError, ConnectionLost, DragomanError, UsageError
+from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import Event, Source
 from dragoman.gateway.relay import HERE, Upstream
 from dragoman.rpc import Lane
 from dragoman.runs.jobs import LOOK_INTERVAL, address_of, find_job, updated
+from dragoman.store.history import events_of
 from dragoman.store.open import open_store
 
 if TYPE_CHECKING:
@@ -59,6 +66,142 @@ class _Route:
         return HERE
 
 
+_CURSOR: Final = re.compile(r"(?P<session>[^:]+):(?P<line>[0-9]{1,18})(?:\.(?P<part>[0-9]{1,9}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class EventCursor:
+    """The position behind one event of a session, to go on from.
+
+    As text it is `SESSION:LINE` behind the last event of a line of the session, and
+    `SESSION:LINE.PART` behind an earlier one of several. Only `str` and `parse` read this text.
+    """
+
+    session: str
+    """The key of the session."""
+    line: int
+    """The number of the line that the event is from."""
+    part: int | None = None
+    """How many events of the line are before this position; None for all of them."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises `UsageError` for a text that is not a cursor."""
+        found = _CURSOR.fullmatch(text)
+        if found is None:
+            raise UsageError(f"not a cursor of an event: {text!r}")
+        part = found["part"]
+        return cls(found["session"], int(found["line"]), None if part is None else int(part))
+
+    def __str__(self) -> str:
+        part = "" if self.part is None else f".{self.part}"
+        return f"{self.session}:{self.line}{part}"
+
+    @property
+    def next_line(self) -> int:
+        """The number of the first line that has events behind this position."""
+        return self.line + (self.part is None)
+
+
+async def session_events(
+    record: SessionRecord,
+    broker: BrokerRecord | None,
+    *,
+    start: int | None = None,
+    after: EventCursor | None = None,
+    paths: Paths,
+) -> AsyncGenerator[tuple[EventCursor, Event], None]:
+    """The events of a session behind `after`, from the line `start` on, or from now on, until its
+    broker ends.
+
+    Without a broker that has it open there is nothing to wait for: what is stored comes, and that
+    was all. Raises `UsageError` for a cursor of another session or of events that are not there,
+    and behind the last event `BrokerError` if the broker has it open and does not answer.
+    """
+    if after is not None:
+        if after.session != record.key:
+            raise UsageError(f"{after} is a cursor of another session than {record.key}")
+        start = after.next_line
+    lines = follow_session(record, broker, start=start, paths=paths)
+    try:
+        async for each in _events(lines, record, after):
+            yield each
+    finally:
+        await lines.aclose()
+
+
+async def job_events(
+    job: JobRecord, *, after: EventCursor | None = None, paths: Paths
+) -> AsyncGenerator[tuple[EventCursor, Event], None]:
+    """The events of a job, from its first or behind `after`, until it has ended; of a delegated
+    one, those of all its attempts. Raises `UsageError` for a cursor that is not of this job, and
+    `BrokerError` if a broker that runs it does not answer any more."""
+    attempts = _attempts(job, after, paths)
+    async for record, attempt in attempts:
+        lines = follow_job(record, attempt, start=_start_in(attempt, after), paths=paths)
+        try:
+            async for each in _events(lines, record, after):
+                yield each
+        finally:
+            await lines.aclose()
+        # It is about events of the first of them.
+        after = None
+
+
+async def _attempts(
+    job: JobRecord, after: EventCursor | None, paths: Paths
+) -> AsyncGenerator[tuple[SessionRecord, JobRecord], None]:
+    """The jobs in which a job was carried out, one after another as they begin, each with its
+    session: the attempts of delegated work, and otherwise the job itself."""
+    seen = 0
+    while True:
+        with open_store(read_only=True, paths=paths) as store:
+            found = [each for each in store.attempts(job.id) if each.session_key]
+            if not found and job.session_key:
+                found = [job]
+            if after is not None:
+                seen, after = _attempt_of(job, found, after), None
+            record = store.session(found[seen].session_key) if seen < len(found) else None
+        if record is not None:
+            attempt = found[seen]
+            yield record, attempt
+            if attempt is job:
+                return
+            seen += 1
+        elif job.state == "ended":
+            return
+        else:
+            await asyncio.sleep(LOOK_INTERVAL)
+        # Asked before the attempts are read, so that the last of them is not missed.
+        job = await find_job(job.id, paths=paths, require_answer=True)
+
+
+def _attempt_of(job: JobRecord, attempts: Sequence[JobRecord], after: EventCursor) -> int:
+    """Which of the attempts the event before a cursor belongs to."""
+    for index in reversed(range(len(attempts))):
+        attempt = attempts[index]
+        if attempt.session_key == after.session and attempt.first_event <= after.line:
+            return index
+    raise UsageError(f"{after} is not a cursor of the job {job.id}")
+
+
+def _start_in(job: JobRecord, after: EventCursor | None) -> int | None:
+    return None if after is None or after.session != job.session_key else after.next_line
+
+
+async def _events(
+    lines: AsyncGenerator[tuple[int, bytes], None],
+    record: SessionRecord,
+    after: EventCursor | None,
+) -> AsyncGenerator[tuple[EventCursor, Event], None]:
+    place = EventEnvelope(Source("acp", "watched"), itertools.count(1), record.peer_session_id)
+    async for number, line in lines:
+        found = tuple(events_of(line, place))
+        seen = after.part or 0 if after is not None and after.line == number else 0
+        for part, event in enumerate(found[seen:], seen + 1):
+            yield EventCursor(record.key, number, None if part == len(found) else part), event
+
+
 async def follow_session(
     record: SessionRecord, broker: BrokerRecord | None, *, start: int | None, paths: Paths
 ) -> AsyncGenerator[tuple[int, bytes], None]:
@@ -67,7 +210,7 @@ async def follow_session(
     Without a broker that has it open there is nothing to wait for: what is stored comes, and that
     was all. Raises `BrokerError` behind that if the broker has it open and does not answer.
     """
-    lost = False
+    begun = lost = False
     if broker is not None:
         following = _live(broker.address, broker.name, record.peer_session_id, start, None)
         number = start
@@ -77,49 +220,33 @@ async def follow_session(
                 number = line_number + 1
         except (ConnectError, CallError, ConnectionLost):
             # It is not open there, or not any more; the store has what there was.
-            start, lost = number, True
+            begun, start, lost = number != start, number, True
         else:
             return
         finally:
             await following.aclose()
     if start is not None:
         with open_store(read_only=True, paths=paths) as store:
+            now = store.session(record.key)
+            if now is not None and start > now.next_event and not begun:
+                raise UsageError(
+                    f"the session {record.key} has no event {start}: the next is {now.next_event}"
+                )
             for stored in store.lines(record.key, start):
                 yield stored
     if lost and broker is not None:
         await require_answer(broker.address, broker.name)
 
 
-async def follow_sessions(
-    job: JobRecord, *, paths: Paths
-) -> AsyncGenerator[tuple[SessionRecord, AsyncGenerator[tuple[int, bytes], None]], None]:
-    """The sessions that a job goes on in, one after another, each with its lines."""
-    seen = ""
-    while True:
-        if job.session_key != seen:
-            with open_store(read_only=True, paths=paths) as store:
-                record = store.session(job.session_key)
-            if record is not None:
-                seen = job.session_key
-                yield record, follow_job(record, job, paths=paths)
-                job = await find_job(job.id, paths=paths, require_answer=True)
-                continue
-        if job.state == "ended":
-            return
-        await asyncio.sleep(LOOK_INTERVAL)
-        job = await find_job(job.id, paths=paths, require_answer=True)
-
-
 async def follow_job(
-    record: SessionRecord, job: JobRecord, *, paths: Paths
+    record: SessionRecord, job: JobRecord, *, start: int | None = None, paths: Paths
 ) -> AsyncGenerator[tuple[int, bytes], None]:
-    """The lines of a job from its first on, until it has ended or goes on in another session.
-    Raises `BrokerError` if its broker does not answer any more."""
-    number = job.first_event
+    """The lines of a job from its first on, or from `start` on, until it has ended. Raises
+    `BrokerError` if its broker does not answer any more."""
     while job.state == "queued":
         await asyncio.sleep(LOOK_INTERVAL)
         job = await find_job(job.id, paths=paths, require_answer=True)
-        number = job.first_event
+    number = job.first_event if start is None else max(start, job.first_event)
     if job.state == "running" and job.endpoint is not None:
         address = address_of(job.endpoint, paths)
         following = _live(address, job.endpoint, record.peer_session_id, number, job)
@@ -134,13 +261,12 @@ async def follow_job(
     while True:
         # Asked before the lines are read, so that the last of them are not missed.
         job = await find_job(job.id, paths=paths, require_answer=True)
-        moved = job.session_key != record.key
-        stop = job.next_event if job.state == "ended" and not moved else None
+        stop = job.next_event if job.state == "ended" else None
         with open_store(read_only=True, paths=paths) as store:
             for line_number, line in store.lines(record.key, number, stop):
                 yield line_number, line
                 number = line_number + 1
-        if moved or job.state == "ended":
+        if job.state == "ended":
             return
         await asyncio.sleep(LOOK_INTERVAL)
 

@@ -105,6 +105,16 @@ class JobTable(Database):
             ).fetchall()
             return self._counted([_record(row) for row in rows])
 
+    def attempts(self, job: str) -> list[JobRecord]:
+        """The attempts of a delegated job, whose ids are its own and a number, in their order."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                f"SELECT {_NAMES} FROM jobs WHERE id > ? AND id < ? ORDER BY created_at, id",
+                # The character behind "-" is ".".
+                (f"{job}-", f"{job}."),
+            ).fetchall()
+            return self._counted([_record(row) for row in rows])
+
     def _counted(self, jobs: list[JobRecord]) -> list[JobRecord]:
         """The jobs, each with how many of its events are missing. Nearly always there is no gap,
         which is one look for each session."""

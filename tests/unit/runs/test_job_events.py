@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from dragoman.runs.job_events import follow_job, follow_session, follow_sessions
+import pytest
+
+from dragoman.errors import UsageError
+from dragoman.events.model import Event, MessageDelta
+from dragoman.paths import Paths
+from dragoman.runs.job_events import (
+    EventCursor,
+    follow_job,
+    follow_session,
+    job_events,
+    session_events,
+)
+from dragoman.store import JobRecord, SessionRecord
 from tests.aio import aio
 from tests.unit.runs.stored import job, paths_in, said, session, store_in
 from tests.unit.runs.test_jobs import GONE
@@ -44,28 +57,108 @@ async def test_a_job_whose_broker_was_killed_ends_with_what_is_stored(tmp_path: 
     assert [number for number, _ in found] == [0, 1]
 
 
+def two_parts(id: str) -> bytes:
+    """A stored line with two events: a tool call, and the files that it changes."""
+    diff = {"type": "diff", "path": "/a", "oldText": "a", "newText": "b"}
+    update = {"sessionUpdate": "tool_call_update", "toolCallId": id, "content": [diff]}
+    return json.dumps({"sessionId": "peer-s-0000000001", "update": update}).encode()
+
+
+def told(event: Event) -> str:
+    return event.text if isinstance(event, MessageDelta) else type(event).__name__
+
+
+async def seen_of(job: JobRecord, paths: Paths, after: str | None = None) -> list[tuple[str, str]]:
+    cursor = None if after is None else EventCursor.parse(after)
+    found = job_events(job, after=cursor, paths=paths)
+    return [(str(cursor), told(event)) async for cursor, event in found]
+
+
 @aio
-async def test_a_job_that_goes_on_in_another_session_is_followed_there(tmp_path: Path) -> None:
+async def test_a_reader_goes_on_behind_any_cursor_and_misses_and_repeats_nothing(
+    tmp_path: Path,
+) -> None:
+    paths = paths_in(tmp_path)
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        store.append("s-0000000001", 0, [LINES[0], two_parts("t"), LINES[1], LINES[2]])
+        store.create_job(ended := job(first_event=1, next_event=3))
+    whole = [
+        ("s-0000000001:1.1", "ToolChanged"),
+        ("s-0000000001:1", "FilesChanged"),
+        ("s-0000000001:2", "one"),
+    ]
+    assert await seen_of(ended, paths) == whole
+    for index, (cursor, _) in enumerate(whole, 1):
+        assert await seen_of(ended, paths, cursor) == whole[index:]
+    with pytest.raises(UsageError, match="not a cursor of the job"):
+        await seen_of(ended, paths, "s-0000000002:1")
+
+
+@aio
+async def test_the_attempts_of_delegated_work_are_followed_one_after_another(
+    tmp_path: Path,
+) -> None:
+    paths = paths_in(tmp_path)
     first, second = session(), session(key="s-0000000002", peer_session_id="other")
     delegated = job(state="running", outcome=None, ended_at=None, runner={}, session_key="")
+    seen = []
     with store_in(tmp_path) as store:
-        for record, line in ((first, LINES[0]), (second, LINES[1])):
+        store.create_job(delegated)
+
+        def attempt(record: SessionRecord, id: str, line: bytes) -> None:
             store.create_session(record)
             store.append(record.key, 0, [line])
-        store.create_job(delegated)
-        store.update_job(delegated.id, session_key=first.key)
-        seen = []
-        async for record, lines in follow_sessions(delegated, paths=paths_in(tmp_path)):
-            async for _, line in lines:
-                seen.append((record.key, line))
+            store.create_job(job(id, session_key=record.key, next_event=1))
+            store.update_job(delegated.id, session_key=record.key, next_event=1)
+
+        attempt(first, "j-0000000001-1", LINES[0])
+        async for cursor, event in job_events(delegated, paths=paths):
+            seen.append((str(cursor), told(event)))
+            if len(seen) == 1:
                 # The peer has failed, and the next one has a session of its own.
-                fields = {"state": "ended", "next_event": 1} if record.key == second.key else {}
-                store.update_job(delegated.id, session_key=second.key, **fields)
-    assert seen == [(first.key, LINES[0]), (second.key, LINES[1])]
+                attempt(second, "j-0000000001-3", LINES[1])
+                store.update_job(delegated.id, state="ended")
+        ended = store.job(delegated.id)
+    assert seen == [("s-0000000001:0", "zero"), ("s-0000000002:0", "one")]
+    assert ended is not None
+    assert await seen_of(ended, paths) == seen
+    assert await seen_of(ended, paths, "s-0000000001:0") == seen[1:]
+    assert await seen_of(ended, paths, "s-0000000002:0") == []
+
+
+@aio
+async def test_a_cursor_of_another_session_or_of_lost_events_is_refused(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        store.append("s-0000000001", 0, LINES)
+
+    async def seen_behind(cursor: str) -> list[str]:
+        found = session_events(session(), None, after=EventCursor.parse(cursor), paths=paths)
+        return [told(event) async for _, event in found]
+
+    assert await seen_behind("s-0000000001:0") == ["one", "two"]
+    assert await seen_behind("s-0000000001:2") == []
+    with pytest.raises(UsageError, match="has no event 8: the next is 3"):
+        await seen_behind("s-0000000001:7")
+    with pytest.raises(UsageError, match="another session"):
+        await seen_behind("s-0000000002:0")
+
+
+@pytest.mark.parametrize("text", ["", "7", "s-1", "s-1:", "s-1:-1", "s-1:1.", "s-1:1.x", "s-1:1:2"])
+def test_what_is_not_a_cursor_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="not a cursor"):
+        EventCursor.parse(text)
+
+
+@pytest.mark.parametrize("text", ["s-01h9x2k7ab:0", "s-01h9x2k7ab:41", "s-01h9x2k7ab:41.1"])
+def test_a_cursor_is_the_same_after_writing_and_reading(text: str) -> None:
+    assert str(EventCursor.parse(text)) == text
 
 
 @aio
 async def test_a_job_that_ended_without_a_session_has_nothing_to_follow(tmp_path: Path) -> None:
     with store_in(tmp_path) as store:
         store.create_job(ended := job(session_key=""))
-    assert [each async for each in follow_sessions(ended, paths=paths_in(tmp_path))] == []
+    assert await seen_of(ended, paths_in(tmp_path)) == []

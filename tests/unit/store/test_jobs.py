@@ -67,6 +67,14 @@ def test_a_list_has_the_newest_first_and_what_was_asked_for(tmp_path: Path) -> N
         assert store.jobs(limit=1) == [c]
 
 
+def test_the_attempts_of_a_delegated_job_come_in_their_order(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        for number, id in enumerate(("j-1", "j-1-2", "j-1-10", "j-10", "j-12-1", "j-0")):
+            store.create_job(job("", id=id, created_at=float(number)))
+        assert [each.id for each in store.attempts("j-1")] == ["j-1-2", "j-1-10"]
+        assert store.attempts("j-10") == []
+
+
 def test_secrets_are_cut_out_before_a_long_prompt_is_shortened(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         half = PROMPT_SIZE // 2

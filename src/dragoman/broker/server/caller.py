@@ -246,13 +246,17 @@ class Caller:
         self, request: Request, asked: protocol.Attach, session: LiveSession
     ) -> None:
         first = await self._broker.recording.first_event(session)
-        start = session.log.next if asked.start is None else max(asked.start, 0)
-        if start < first:
+        next = session.log.next
+        start = next if asked.start is None else max(asked.start, 0)
+        if not first <= start <= next:
+            # The caller counts from there: with any other beginning its numbers would be wrong.
+            gone = f"event {start} is not kept any more; the oldest that is, is {first}"
+            to_come = f"there is no event {start} yet; the next is {next}"
             self.connection.refuse(
                 request,
                 codes.NOT_FOUND,
-                f"event {start} is not kept any more; the oldest that is, is {first}",
-                {"first": first},
+                gone if start < first else to_come,
+                {"first": first, "next": next},
             )
             return
         reader = session.reader(self)

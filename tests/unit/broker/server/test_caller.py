@@ -104,6 +104,8 @@ async def test_attaching_starts_where_the_caller_says_and_detaching_ends_it(tmp_
             "running": None,
         }
         await watcher.heard("4")
+        with pytest.raises(RemoteError, match="no event 6 yet; the next is 5"):
+            await owner.call("_dragoman/attach", about | {"start": 6})
         agent.update(session, "5")
         await watcher.heard("5")
         assert watcher.texts() == ["3", "4", "5"]

@@ -1,0 +1,140 @@
+"""Readers of a job that are cut off at random moments and go on by the cursor they got last."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.events.model import Event
+from dragoman.paths import find_paths
+from dragoman.runs.job_events import EventCursor, job_events
+from dragoman.runs.jobs import find_job
+from tests.aio import aio
+from tests.integration.cli_shell import Cli, warm_cli
+
+CUTS = 50
+MAX_READ = 200
+"""Events that one reader gets before it is cut off, at most."""
+
+TIMEOUT = 60.0
+"""Seconds for one reader to get an event."""
+
+
+@pytest.fixture
+def warm() -> Iterator[Cli]:
+    with warm_cli() as cli:
+        yield cli
+
+
+@pytest.fixture
+def moments() -> random.Random:
+    seed = int(os.environ.get("DRAGOMAN_TEST_SEED") or random.randrange(2**32))
+    sys.stderr.write(f"DRAGOMAN_TEST_SEED={seed}\n")
+    return random.Random(seed)
+
+
+def submit(cli: Cli, stop: Path) -> str:
+    done = cli("run", f"until {stop}", "--no-wait", "--approve-reads", "--", *cli.agent)
+    assert (done.code, done.err) == (0, "")
+    return done.out.strip()
+
+
+def whole(cli: Cli, job: str) -> list[dict[str, Any]]:
+    """All events of a job that has ended, as one reader sees them."""
+    lines = cli("jobs", "watch", job, "--format", "json").out.splitlines()
+    *events, last = [json.loads(line) for line in lines]
+    assert (last["type"], last["outcome"]) == ("Job", "ok")
+    texts = "".join(each["text"] for each in events if each["type"] == "MessageDelta")
+    assert texts == "".join(f"line {number}\n" for number in range(1, texts.count("\n") + 1))
+    # Some lines of the session are two events.
+    assert "FilesChanged" in {each["type"] for each in events}
+    return events
+
+
+def without_number(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Events without their number on a connection, which is another one on each."""
+    return [{name: value for name, value in each.items() if name != "seq"} for each in events]
+
+
+class Reader:
+    """A process that watches a job behind a cursor."""
+
+    def __init__(self, cli: Cli, job: str, cursor: str | None) -> None:
+        behind = () if cursor is None else ("--after", cursor)
+        self._process = subprocess.Popen(  # noqa: TID251 - it is killed in the middle
+            cli.argv("jobs", "watch", job, "--format", "json", *behind),
+            cwd=cli.cwd,
+            env=cli.env,
+            stdout=subprocess.PIPE,
+        )
+
+    def __enter__(self) -> Iterator[dict[str, Any]]:
+        assert self._process.stdout is not None
+        return (json.loads(line) for line in self._process.stdout if line.endswith(b"\n"))
+
+    def __exit__(self, *error: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+@pytest.mark.timeout(300)
+def test_a_reader_that_is_killed_at_random_moments_sees_each_event_once(
+    warm: Cli, moments: random.Random
+) -> None:
+    stop = warm.home / "stop"
+    job = submit(warm, stop)
+    seen: list[dict[str, Any]] = []
+    for cut in range(CUTS + 1):
+        if cut == CUTS:
+            stop.touch()
+        wanted = moments.randrange(MAX_READ) if cut < CUTS else None
+        with Reader(warm, job, seen[-1]["cursor"] if seen else None) as lines:
+            for _ in range(wanted) if wanted is not None else iter(int, 1):
+                event = next(lines)
+                if event["type"] == "Job":
+                    break
+                seen.append(event)
+    assert without_number(seen) == without_number(whole(warm, job))
+
+
+@pytest.mark.timeout(300)
+def test_a_reader_whose_connection_is_closed_at_random_moments_sees_each_event_once(
+    warm: Cli, moments: random.Random
+) -> None:
+    stop = warm.home / "stop"
+    job = submit(warm, stop)
+    paths = find_paths(warm.env)
+    seen: list[str] = []
+
+    @aio
+    async def read() -> None:
+        for cut in range(CUTS + 1):
+            if cut == CUTS:
+                stop.touch()
+            after = EventCursor.parse(seen[-1]) if seen else None
+            record = await find_job(job, paths=paths)
+            events: AsyncGenerator[tuple[EventCursor, Event], None]
+            events = job_events(record, after=after, paths=paths)
+            wanted = moments.randrange(MAX_READ) if cut < CUTS else None
+            while wanted is None or wanted > 0:
+                async with asyncio.timeout(TIMEOUT):
+                    found = await anext(events, None)
+                if found is None:
+                    break
+                seen.append(str(found[0]))
+                wanted = None if wanted is None else wanted - 1
+            await events.aclose()
+
+    read()
+    assert seen == [each["cursor"] for each in whole(warm, job)]
