@@ -148,6 +148,7 @@ class Broker:
         self.turns.close()
         # The peer goes first: the turns that still run are answered by that.
         await self.tasks.aclose()
+        await self.recording.ends_stored()
         # All at once: those who do not read must not add up.
         await asyncio.gather(*map(self._part, list(self._callers)))
         await self.recording.close()

@@ -208,6 +208,11 @@ class Caller:
             budgets=asked.budgets,
         )
         self._broker.turns.put(job)
+        return self._guarded(self._submitted(job))
+
+    async def _submitted(self, job: Job) -> dict[str, Any]:
+        # The caller leaves, and the next command looks for the job in the store.
+        await self._broker.recording.flush()
         unstored = {"unstored": why} if (why := self._broker.unstored) else {}
         return {"job": job.id, "state": job.state, **unstored}
 

@@ -90,22 +90,13 @@ class Job:
         self.first_event = 0
         self.next_event = 0
         self._waiting: list[Callable[[], object]] = []
-        self.hurry: Callable[[], None] | None = None
-        """Has its end stored at once, from when it has ended until it is."""
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether somebody waits for its end."""
-        return bool(self._waiting)
 
     def when_ended(self, action: Callable[[], object]) -> None:
-        """Do something at the end; at once if that was."""
+        """Do something when its end is stored; at once if it is."""
         if self.state == "ended":
             action()
-            return
-        self._waiting.append(action)
-        if self.hurry is not None:
-            self.hurry()
+        else:
+            self._waiting.append(action)
 
     def begin(self, first_event: int) -> None:
         self.state = "running"
@@ -155,12 +146,12 @@ class Job:
     def settled(self) -> None:
         """Everything about it is known."""
         self.state = "ended"
-        # It is remembered for a while, and what it held need not be.
-        self.caller = self.request = self.hurry = None
-        self.params = {}
         waiting, self._waiting = self._waiting, []
         for action in waiting:
             action()
+        # It is remembered for a while, and what it held need not be.
+        self.caller = self.request = None
+        self.params = {}
 
 
 def _text_of(prompt: Raw | None) -> str:

@@ -116,6 +116,9 @@ class LiveSession:
         self.created_at = 0.0
         self.once = False
         """Whether it is closed when its jobs have ended and no caller has it."""
+        self._holding = False
+        self._held: list[Notification] = []
+        """Updates that came between the end of a turn and the answer to its caller."""
         self.replaying = False
         """Whether what comes is history."""
         self._replay_for: Caller | None = None
@@ -133,6 +136,9 @@ class LiveSession:
         nothing of the update is decoded: this is what a turn consists of."""
         if self.replaying:
             self._replayed(notification.params)
+            return
+        if self._holding:
+            self._held.append(notification)
             return
         log_ = self.log
         number = log_.next
@@ -179,6 +185,9 @@ class LiveSession:
 
     def request(self, request: Request) -> Any:
         """A question of the peer."""
+        if self._holding:
+            # A question must not overtake what the peer said before.
+            self.pass_held_updates()
         if request.method == PERMISSION:
             # Whatever is decided, and whatever dies of it: it stays known what was asked for.
             self._keeping.hasten(self)
@@ -189,6 +198,19 @@ class LiveSession:
 
     def refuse(self, request: Request, code: int, message: str, data: Any = None) -> None:
         self.far.connection.refuse(request, code, message, data)
+
+    # -- between the end of a turn and the answer to its caller
+
+    def hold_updates(self) -> None:
+        """Keep the updates that come from now on back."""
+        self._holding = True
+
+    def pass_held_updates(self) -> None:
+        """Pass on what was kept back, and keep nothing back any more."""
+        self._holding = False
+        held, self._held = self._held, []
+        for notification in held:
+            self.update(notification)
 
     # -- history that the peer repeats
 

@@ -8,6 +8,7 @@ accepts writes again. `gap_notes` notes what was lost for the next broker.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import time
@@ -44,10 +45,13 @@ log: Final = logging.getLogger("dragoman.broker")
 SAVE_INTERVAL: Final = 0.1
 """Seconds between two batches: what a kill of the broker can cost in the middle of a turn."""
 
-END_INTERVAL: Final = 0.01
-"""Seconds from the end of a turn, or from a question, until what came before is written: what a
-kill can cost then. At once would be one write for each of many short turns, and a tenth of their
-time."""
+QUESTION_INTERVAL: Final = 0.01
+"""Seconds from a question until what came before is written: what a kill can cost then. At once
+would be one write for each of many questions."""
+
+STORED_TIMEOUT: Final = 2.0
+"""Seconds that the answer to a prompt waits for the end of its job to be stored; it takes a few
+milliseconds."""
 
 FETCH_COUNT: Final = 5000
 FETCH_SIZE: Final = 1024 * 1024
@@ -77,7 +81,6 @@ class BrokerRecorder:
         self._ended: list[Job] = []
         """Those that have ended and are on their way to the disk."""
         self._ending: asyncio.Task[None] | None = None
-        self._ending_soon: asyncio.TimerHandle | None = None
         self._known: set[str] = set()
         """The sessions that are in the store, or will be before anything that is put now."""
         self.trouble = ""
@@ -115,9 +118,7 @@ class BrokerRecorder:
         for session in {*marked, *self._sessions.values()}:
             if session.key in self._known:
                 self._save(session, None, end=True)
-        self._settle_jobs()
-        if self._ending is not None:
-            await asyncio.wait([self._ending])
+        await self.ends_stored()
         writer, self._writer = self._writer, None
         if writer is not None:
             if not await writer.close() and writer.is_open:
@@ -166,11 +167,8 @@ class BrokerRecorder:
     def hasten(self, session: LiveSession) -> None:
         """Write soon what has happened: somebody is about to decide what happens next."""
         self.save(session)
-        self._hurry_soon()
-
-    def _hurry_soon(self) -> None:
         if self._hurrying is None:
-            self._hurrying = self._loop.call_later(END_INTERVAL, self._hurry)
+            self._hurrying = self._loop.call_later(QUESTION_INTERVAL, self._hurry)
 
     def _hurry(self) -> None:
         self._hurrying = None
@@ -246,6 +244,10 @@ class BrokerRecorder:
     async def settle(self, session: LiveSession) -> None:
         """Wait until everything that happened so far is stored, or at least looked at."""
         self.save(session)
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Wait until everything that was handed over is on the disk, if that takes it."""
         if (writer := self._works) is not None:
             await writer.flush()
 
@@ -304,8 +306,8 @@ class BrokerRecorder:
 
     async def released(self, session: LiveSession) -> None:
         """Store the rest of a session in which others will write from now on."""
-        if self._leave(session) and (writer := self._works) is not None:
-            await writer.flush()
+        if self._leave(session):
+            await self.flush()
 
     def _leave(self, session: LiveSession) -> bool:
         """Store the rest of a session. Returns whether it is in the store at all."""
@@ -365,8 +367,7 @@ class BrokerRecorder:
             )
 
     def job_ended(self, job: Job) -> None:
-        """Store the end of a job behind its events. Those who wait for it are told when it is on
-        the disk, at once; if nobody waits, it goes there with the next batch."""
+        """Store the end of a job behind its events. It is settled when that is on the disk."""
         if job.started_at is not None:
             # What happens in the session of one that never ran belongs to another.
             self._save(job.session, job, end=True)
@@ -400,13 +401,9 @@ class BrokerRecorder:
         if writer.trouble is not None:
             job.settled()
             return
-        self._hurry_soon()
         self._ended.append(job)
-        job.hurry = self._settle_jobs
-        if job.is_awaited:
-            self._settle_jobs()
-        elif self._ending is None and self._ending_soon is None:
-            self._ending_soon = self._loop.call_later(SAVE_INTERVAL, self._settle_jobs)
+        if self._ending is None:
+            self._ending = self._tasks.start(self._end_jobs(), "store the ends of jobs")
 
     def _judge_text(self, job: Job) -> None:
         """An error that the peer only tells as text is a failure, as it is for a caller."""
@@ -419,24 +416,23 @@ class BrokerRecorder:
         if judged.failure is not None:
             job.outcome, job.failure = judged.outcome, failure_record(judged.failure, None)
 
-    def _settle_jobs(self) -> None:
-        if self._ending_soon is not None:
-            self._ending_soon.cancel()
-            self._ending_soon = None
-        if self._ending is None and self._ended:
-            self._ending = self._tasks.start(self._end_jobs(), "store the ends of jobs")
-
     async def _end_jobs(self) -> None:
         try:
             while self._ended:
                 jobs, self._ended = self._ended, []
-                if (writer := self._works) is not None:
-                    # The bounds of the store end this.
-                    await writer.flush()
+                # A disk that hangs must not keep their callers waiting.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(STORED_TIMEOUT):
+                        await self.flush()
                 for job in jobs:
                     job.settled()
         finally:
             self._ending = None
+
+    async def ends_stored(self) -> None:
+        """Wait until the jobs that have ended are settled."""
+        if self._ending is not None:
+            await asyncio.wait([self._ending])
 
     def said_so_far(self, job: Job) -> str:
         """What the agent said until now, also what is still held back from the disk because it may

@@ -64,6 +64,7 @@ class SessionKeeping(Keeping, Protocol):
     def closed(self, session: LiveSession) -> None: ...
     async def released(self, session: LiveSession) -> None: ...
     async def settle(self, session: LiveSession) -> None: ...
+    async def flush(self) -> None: ...
     async def first_event(self, session: LiveSession) -> int: ...
     async def find(self, peer_session_id: str, key: str | None) -> SessionRecord | None: ...
 
@@ -162,9 +163,8 @@ class Sessions:
                 self._peer.close_soon(far, session.id)
             raise
         self._keeping.created(session)
-        if session.name is not None:
-            # The next command looks for the name before it asks anybody.
-            await self._keeping.settle(session)
+        # The next command looks for it in the store before it asks a broker.
+        await self._keeping.settle(session)
         if changed:
             result = pack(protocol.members(result) | session.settings())
         return with_our_meta(result, {"key": session.key})
@@ -219,6 +219,8 @@ class Sessions:
         if session.readers or self._broker.is_used(session):
             return Raw(b"{}")
         await self.give_up(session)
+        # The caller may delete what is stored of it.
+        await self._keeping.flush()
         return Raw(b"{}")
 
     def close_if_done(self, session: LiveSession) -> None:

@@ -88,7 +88,7 @@ class BrokerContext(Protocol):
         """Store what a job says of itself."""
 
     def job_ended(self, job: Job) -> None:
-        """Store the end of a job, and call its `settled` then."""
+        """Store the end of a job, and call its `settled` when it is stored or cannot be."""
 
     def left_queue(self, job: Job) -> None:
         """A job neither runs nor waits any more."""
@@ -244,7 +244,8 @@ class Turns:
             if (timer := timers.pop(job, None)) is not None:
                 timer.cancel()
         next_event = session.log.next
-        if session.job is job:
+        ran = session.job is job
+        if ran:
             session.job = None
         elif job.started_at is None:
             job.first_event = next_event
@@ -258,15 +259,26 @@ class Turns:
             told = failure_record(failure, because or error)
             usage = _used(None, session.spent())
             job.end(outcome, next_event=next_event, failure=told, usage=usage)
+        if ran:
+            # What the peer says from now on is not part of the turn, and comes behind its answer.
+            session.hold_updates()
+        job.when_ended(functools.partial(self._stored, job, result, error, ran=ran))
+        self._broker.job_ended(job)
+
+    def _stored(
+        self, job: Job, result: Raw | None, error: DragomanError | None, *, ran: bool
+    ) -> None:
+        """The end of a job is on the disk, or cannot be: answer its caller and go on."""
+        session = job.session
         self._answer(job, result, error)
         if session.job is None:
             session.turn_ended()
+        if ran:
+            session.pass_held_updates()
         self.queue.done(job)
-        self._broker.job_ended(job)
         self._broker.left_queue(job)
         self._broker.work_changed()
-        if error is not None:
-            self.advance()
+        self.advance()
 
     def _conclude(self, job: Job, result: Raw, next_event: int) -> DragomanError | None:
         try:
@@ -286,7 +298,7 @@ class Turns:
     def _answer(self, job: Job, result: Raw | None, error: DragomanError | None) -> None:
         """Answer the prompt, behind everything that happened in its turn."""
         caller, request = job.caller, job.request
-        if caller is None or request is None:
+        if caller is None or request is None or caller.connection.failure is not None:
             return
         connection = caller.connection
 
@@ -336,7 +348,7 @@ class Turns:
 
     def _end_in_place(self, job: Job) -> None:
         self._conclude(job, CANCELLED, job.session.log.next)
-        self._answer(job, CANCELLED, None)
+        job.when_ended(functools.partial(self._answer, job, CANCELLED, None))
         self._broker.job_ended(job)
 
     def _send_cancel(self, job: Job) -> None:

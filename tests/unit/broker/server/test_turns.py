@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from dragoman.broker.server import recorder
 from dragoman.client.budgets import Budgets
 from dragoman.errors import RemoteError
+from dragoman.store import Store, store_path
 from tests.aio import aio
 from tests.integration.broker_stage import Stage, TestCaller
 from tests.unit.broker.near import NearAgent, dies, standing
@@ -251,3 +253,77 @@ async def test_a_turn_that_somebody_cancelled_before_its_time_was_over_is_cancel
         await task
         ended = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
         assert ended["outcome"] == "cancelled"
+
+
+@aio
+async def test_the_end_of_a_job_is_stored_before_its_caller_is_answered(tmp_path: Path) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        task = await prompted(at, agent, caller, session, job="j-1")
+        agent.update(session, "said")
+        agent.end()
+        await task
+        with Store.open(store_path(tmp_path / "state"), read_only=True) as store:
+            job = store.job("j-1")
+        assert job is not None
+        assert (job.state, job.outcome, job.text, job.next_event) == ("ended", "ok", "said", 1)
+
+
+@aio
+async def test_what_a_peer_says_while_the_end_is_stored_comes_behind_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        flush, reached, stored = at.broker.recording.flush, asyncio.Event(), asyncio.Event()
+
+        async def slow() -> None:
+            reached.set()
+            await stored.wait()
+            await flush()
+
+        task = await prompted(at, agent, caller, session)
+        monkeypatch.setattr(at.broker.recording, "flush", slow)
+        agent.update(session, "in the turn")
+        agent.end()
+        agent.update(session, "behind it")
+        await reached.wait()
+        await caller.call("_dragoman/ping")
+        assert (task.done(), caller.texts()) == (False, ["in the turn"])
+        stored.set()
+        result = await task
+        await caller.heard("behind it")
+        assert result["_meta"]["dragoman"]["nextEvent"] == 1
+
+
+@aio
+async def test_a_disk_that_hangs_does_not_keep_a_caller_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "STORED_TIMEOUT", 0.01)
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        task = await prompted(at, agent, caller, session)
+        monkeypatch.setattr(at.broker.recording, "flush", asyncio.Event().wait)
+        agent.end()
+        assert (await task)["stopReason"] == "end_turn"
+        monkeypatch.undo()
+
+
+@aio
+async def test_a_job_is_stored_before_its_submission_is_answered(tmp_path: Path) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        with Store.open(store_path(tmp_path / "state"), read_only=True) as store:
+            assert [each.peer_session_id for each in store.sessions()] == [session]
+        for number in (1, 2):
+            prompt = [{"type": "text", "text": "x"}]
+            about = {"sessionId": session, "prompt": prompt, "job": f"j-{number}"}
+            await caller.call("_dragoman/submit", about)
+            with Store.open(store_path(tmp_path / "state"), read_only=True) as store:
+                job = store.job(f"j-{number}")
+            assert job is not None and job.state == ("running" if number == 1 else "queued")
