@@ -88,8 +88,9 @@ class RunRequest:
     peer: str
     enforced: Enforced
     """How the peer is started, and how the approver's policy is enforced with it."""
-    adapter: AdapterWork | None = None
-    """The peer's Python adapter, which is prompted in the place of the peer, without a broker."""
+    adapter: AdapterWork | None
+    """The peer's Python adapter, which is prompted in the place of the peer, without a broker.
+    Without a default, so that no caller forgets it (`adapter_run.adapter_work`)."""
     workspace: Path
     project: Path | None = None
     """The directory that the session is recorded for, if it is not the workspace: the workspace

@@ -180,6 +180,7 @@ def adapted(adapter: Adapter, watched: list[model.Event], **fields: Any) -> Adap
     way = LaunchSpec(command=("tool",), env={"A": "1"})
     plain: dict[str, Any] = {
         "peer": "tool",
+        "adapter": None,
         "enforced": Enforced(way=way),
         "workspace": Path("/"),
         "approver": Approver(preset("deny-all"), "tool", "/"),
@@ -330,6 +331,7 @@ def request_in(place: RunContext, text: str = "a house", **fields: Any) -> RunRe
     way = way_to("tool", catalogue=place.catalogue, environ=place.environ)
     plain: dict[str, Any] = {
         "peer": "tool",
+        "adapter": None,
         "enforced": Enforced(way=way),
         "workspace": place.cwd,
         "prompt": [Text(text)],

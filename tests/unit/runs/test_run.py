@@ -72,6 +72,7 @@ def request_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         policy = preset("deny-all")
         plain: dict[str, Any] = {
             "peer": "tester",
+            "adapter": None,
             "enforced": Enforced(way=LaunchSpec(command=(*AGENT, *agent), protocol=ACP)),
             "workspace": work,
             "prompt": [Text(text)],
