@@ -19,6 +19,7 @@ from dragoman.catalogue.enforcement import Enforced
 from dragoman.catalogue.launch import LaunchSpec, way_to
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Opening
+from dragoman.client.options import ConnectOptions
 from dragoman.client.results import Result
 from dragoman.errors import (
     AdapterFailed,
@@ -186,7 +187,7 @@ def adapted(adapter: Adapter, watched: list[model.Event], **fields: Any) -> Adap
         "approver": Approver(preset("deny-all"), "tool", "/"),
         "unattended": "deny-all",
         "budgets": Budgets(cancel_grace=0.05),
-        "extra_env": {"B": "2"},
+        "options": ConnectOptions(env={"B": "2"}),
     }
     request = RunRequest(**{**plain, **fields})
     work = AdapterWork(adapter=adapter, role="plan", source="/x/tool.py")
