@@ -210,7 +210,7 @@ LOST = {
     at_opening: ("broker_unavailable", False),
     before_prompt: ("broker_failed", True),
     in_turn: ("broker_failed", True),
-    at_option: ("broken", True),
+    at_option: ("broker_failed", True),
 }
 """The class of the error, and whether the request may have run."""
 

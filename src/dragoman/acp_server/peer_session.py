@@ -8,8 +8,8 @@ to the client are in `acp_server.session`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,7 +29,7 @@ from dragoman.delegation.permission_ceiling import (
 )
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.discovery import ACP
-from dragoman.errors import DragomanError, NotPermitted, RemoteError, Unsupported
+from dragoman.errors import BrokerError, DragomanError, NotPermitted, RemoteError, Unsupported
 from dragoman.events.model import Event
 from dragoman.events.parts import Block, Resource, Text
 from dragoman.events.view import View
@@ -43,7 +43,7 @@ from dragoman.runs.lineage import inherited
 from dragoman.runs.open_by_name import ttl_of
 from dragoman.runs.run import Run, RunListener, RunRequest
 from dragoman.runs.run_result import RunResult
-from dragoman.runs.sessions import OpenedSession
+from dragoman.runs.sessions import OpenedSession, broker_ended
 
 if TYPE_CHECKING:
     from dragoman.acp_server.client_requests import ClientRequests
@@ -294,7 +294,8 @@ class PeerSession(RunListener):
         """Set a mode that the client's user has chosen. Raises `PolicyNotEnforced`."""
         self._request.enforced.check_mode(mode)
         switch = getattr(self.conversation, "switch_mode", self.conversation.set_mode)
-        await switch(mode)
+        with self._broker_named():
+            await switch(mode)
 
     async def set_option(self, name: str, value: str | bool) -> None:
         """Set an option that the client's user has chosen. Raises `PolicyNotEnforced`."""
@@ -302,10 +303,23 @@ class PeerSession(RunListener):
         kinds = {one.id: one.category for one in self.view.options}
         if isinstance(value, str) and (kinds.get(name) or name) == "mode":
             self._request.enforced.check_mode(value)
-        if isinstance(value, str) and stands_for_models(self.conversation, name):
-            await self.conversation.set_model(value)
-        else:
-            await self.conversation.set_option(name, value)
+        with self._broker_named():
+            if isinstance(value, str) and stands_for_models(self.conversation, name):
+                await self.conversation.set_model(value)
+            else:
+                await self.conversation.set_option(name, value)
+
+    @contextmanager
+    def _broker_named(self) -> Iterator[None]:
+        """Report a broker that is lost in between as the broker, and not as the peer."""
+        try:
+            yield
+        except DragomanError as error:
+            if not (self.warm and broker_ended(error)):
+                raise
+            lost = BrokerError(f"the broker has gone: {error}")
+            lost.may_have_run = error.may_have_run
+            raise lost from error
 
     # -- services of the client
 
