@@ -1,7 +1,8 @@
 """The catalogue of peers: one descriptor per peer, as data.
 
 A descriptor says how to start the peer, which roles it claims, what it needs, and its quirks.
-Measured facts are on the peer's card (`catalogue.card`), which `verify` writes.
+Measured facts are on the peer's card (`catalogue.card`), which `verify` writes. The names of roles
+are in `catalogue.roles`.
 """
 
 from dragoman.catalogue.descriptor import (
@@ -17,10 +18,8 @@ from dragoman.catalogue.descriptor import (
     WrongForm,
 )
 from dragoman.catalogue.load import Catalogue, KnownPeer, load_catalogue
-from dragoman.catalogue.roles import ROLES, is_generalist
 
 __all__ = [
-    "ROLES",
     "Catalogue",
     "Credentials",
     "Descriptor",
@@ -33,6 +32,5 @@ __all__ = [
     "Quirks",
     "VersionSource",
     "WrongForm",
-    "is_generalist",
     "load_catalogue",
 ]

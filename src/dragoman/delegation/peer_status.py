@@ -10,11 +10,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dragoman.catalogue import Descriptor, is_generalist
+from dragoman.catalogue import Descriptor
 from dragoman.catalogue.card import Card, to_know
 from dragoman.catalogue.card_store import CardStore
 from dragoman.catalogue.enforcement import NOT_ENFORCED, gap
 from dragoman.catalogue.launch import LaunchSpec, current_platform, resolve, with_env
+from dragoman.catalogue.roles import is_generalist
 from dragoman.catalogue.versions import installed_version
 from dragoman.delegation.parked import parked_peers
 from dragoman.errors import NotInstalled

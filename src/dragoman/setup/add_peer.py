@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dragoman.catalogue import is_generalist
 from dragoman.catalogue.agent_files import list_files, refuse_new_problems
 from dragoman.catalogue.card import Card, RungResult
 from dragoman.catalogue.launch import LaunchSpec, describe_command, with_env
+from dragoman.catalogue.roles import is_generalist
 from dragoman.catalogue.validate import ADDRESSES, describe
 from dragoman.catalogue.versions import learn_version
 from dragoman.config import Paths

@@ -71,7 +71,7 @@ def test_notes_say_what_a_user_has_to_know(tmp_path: Path) -> None:
 
 
 def test_a_generalist_is_flagged(tmp_path: Path) -> None:
-    from dragoman.catalogue import ROLES
+    from dragoman.catalogue.roles import ROLES
 
     place = place_in(tmp_path)
     place.paths.peers_folder.mkdir(parents=True)

@@ -135,7 +135,7 @@ def test_an_adapter_is_written_beside_it_and_can_be_loaded(place: RunContext) ->
 
 
 def test_a_generalist_is_taken_and_flagged(place: RunContext) -> None:
-    from dragoman.catalogue import ROLES
+    from dragoman.catalogue.roles import ROLES
 
     done = add_peer(wish("mine", *ROLES), LaunchSpec(command=("x",)), card_of("mine"), place)
     assert "claims every role" in done.notes[0]
