@@ -21,7 +21,6 @@ from dragoman.client.file_guard import decided, reading, require, running, writi
 from dragoman.client.options import ConnectOptions
 from dragoman.client.permissions import Answer, Decision, Denial, Question
 from dragoman.client.results import with_stderr
-from dragoman.delegation.parked import note_success
 from dragoman.delegation.permission_ceiling import (
     environment,
     inherited_ceilings,
@@ -44,6 +43,7 @@ from dragoman.runs.open_by_name import ttl_of
 from dragoman.runs.run import Run, RunListener, RunRequest
 from dragoman.runs.run_result import RunResult
 from dragoman.runs.sessions import OpenedSession, broker_ended
+from dragoman.store.peer_recovery import note_success
 
 if TYPE_CHECKING:
     from dragoman.acp_server.client_requests import ClientRequests

@@ -173,7 +173,7 @@ def verify_command(
         launch = way_to(name, catalogue=place.catalogue, settings=place.config.settings)
         card = _measure(launch, name, place, turns, timeout, format, keep=True)
         if card.facts.echo:
-            from dragoman.delegation.parked import note_success
+            from dragoman.store.peer_recovery import note_success
 
             own = place.config.settings.for_peer(name)
             note_success(name, launch.descriptor, paths=place.paths, env=own.env)

@@ -21,13 +21,13 @@ from dragoman.cli.permission_flags import permit_of
 from dragoman.cli.run_plan import RunPlan
 from dragoman.client.conversation import Peer
 from dragoman.client.options import AUTO, ConnectOptions
-from dragoman.delegation.parked import note_success
 from dragoman.errors import PolicyNotEnforced
 from dragoman.events.model import Event
 from dragoman.events.parts import Block
 from dragoman.policy.rules import unattended
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.run import Run, RunListener, RunRequest
+from dragoman.store.peer_recovery import note_success
 
 if TYPE_CHECKING:
     from dragoman.runs.adapter_run import AdapterWork

@@ -1,23 +1,21 @@
-"""Parked peers: list them, unpark them, and unpark a peer after a successful turn.
+"""Parked peers: list them, and unpark them on request.
 
 A missing login parks a peer only for the set of credential variables that were set at the time
-(`catalogue.launch.surroundings_of`). `health` decides when to park, `store.ledger` stores it. A
-broker unparks its peer itself after a turn that has no caller.
+(`catalogue.launch.surroundings_of`). `health` decides when to park, `store.ledger` stores it, and
+`store.peer_recovery` unparks a peer after a successful turn.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from dragoman.catalogue.launch import surroundings_of
 from dragoman.errors import StoreError
-from dragoman.store.peer_recovery import unpark_after_success
 
 if TYPE_CHECKING:
-    from dragoman.catalogue import Descriptor
     from dragoman.paths import Paths
     from dragoman.runs.context import RunContext
     from dragoman.store.values import Health, Park
@@ -50,22 +48,6 @@ def parked_peers(place: RunContext, *, now: float) -> dict[str, Park]:
         for name, health in healths.items()
     }
     return {name: park for name, park in found.items() if park is not None}
-
-
-def note_success(
-    peer: str,
-    descriptor: Descriptor | None,
-    *,
-    paths: Paths | None = None,
-    env: Iterable[str] = (),
-    environ: Mapping[str, str] | None = None,
-) -> None:
-    """Unpark a peer after a successful turn, and reset its failure count. A ledger that cannot be
-    used is ignored: the turn is done."""
-    from dragoman.paths import find_paths
-
-    state = (paths or find_paths()).state
-    unpark_after_success(peer, state, surroundings_of(descriptor, env=env, environ=environ))
 
 
 def unpark(peers: Iterable[str], paths: Paths) -> list[str]:

@@ -18,7 +18,6 @@ from dragoman.client.conversation import Peer
 from dragoman.client.options import ConnectOptions
 from dragoman.delegation import DelegationListener, permission_ceiling
 from dragoman.delegation.attempt_report import AttemptReport, report_of
-from dragoman.delegation.parked import note_success
 from dragoman.delegation.prices import price, read_prices
 from dragoman.delegation.spending_limits import tightened
 from dragoman.errors import NoPeer
@@ -32,6 +31,7 @@ from dragoman.runs.context import redacted_stderr
 from dragoman.runs.open_by_name import ttl_of
 from dragoman.runs.run import Run, RunListener, RunRequest
 from dragoman.runs.sessions import broker_of
+from dragoman.store.peer_recovery import note_success
 from dragoman.store.records import new_job_id
 
 if TYPE_CHECKING:

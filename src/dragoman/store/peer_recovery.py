@@ -1,7 +1,7 @@
 """Unpark a peer in the ledger after a successful turn, and reset its failure count.
 
-Runs after every turn, so it looks with one plain query before it opens the ledger. `delegation`
-calls it for turns that it waited for, `broker` for turns without a caller. `store.values` has what
+Runs after every turn, so it looks with one plain query before it opens the ledger. The surfaces
+call it for turns that they waited for, `broker` for turns without a caller. `store.values` has what
 recovers.
 """
 
@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from dragoman.catalogue.launch import surroundings_of
 from dragoman.errors import StoreError
+from dragoman.paths import Paths, find_paths
 
 if TYPE_CHECKING:
+    from dragoman.catalogue import Descriptor
     from dragoman.store.values import Health
 
 log: Final = logging.getLogger("dragoman.store")
@@ -24,6 +28,20 @@ LEDGER: Final = "ledger.db"
 
 NO_TROUBLE: Final = ('"parked_until":null', '"logins":{}', '"failures":0')
 """JSON in the ledger for a peer that is neither parked nor failing."""
+
+
+def note_success(
+    peer: str,
+    descriptor: Descriptor | None,
+    *,
+    paths: Paths | None = None,
+    env: Iterable[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> None:
+    """Unpark a peer after a successful turn, and reset its failure count. A ledger that cannot be
+    used is ignored: the turn is done."""
+    state = (paths or find_paths()).state
+    unpark_after_success(peer, state, surroundings_of(descriptor, env=env, environ=environ))
 
 
 def unpark_after_success(peer: str, state: Path, surroundings: str) -> None:

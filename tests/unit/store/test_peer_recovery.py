@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dragoman.catalogue.descriptor import Credentials, Descriptor, Launch
+from dragoman.catalogue.launch import surroundings_of
+from dragoman.paths import find_paths
 from dragoman.store.ledger import Ledger, ledger_path
-from dragoman.store.peer_recovery import LEDGER, NO_TROUBLE, unpark_after_success
+from dragoman.store.peer_recovery import LEDGER, NO_TROUBLE, note_success, unpark_after_success
 from dragoman.store.values import Health, Park
 
 
@@ -46,3 +49,16 @@ def test_a_ledger_that_cannot_be_used_is_left_alone(tmp_path: Path) -> None:
     ledger_path(tmp_path).write_text("this is not a database")
     unpark_after_success("a", tmp_path, "")
     assert ledger_path(tmp_path).read_text() == "this is not a database"
+
+
+def test_surroundings_are_the_credentials_that_are_set(tmp_path: Path) -> None:
+    known = Descriptor(
+        name="a", title="A", launch=(Launch(),), credentials=Credentials(env=("A_KEY",))
+    )
+    paths = find_paths({"HOME": str(tmp_path), "DRAGOMAN_STATE_HOME": str(tmp_path)})
+    here = surroundings_of(known, environ={})
+    store(tmp_path, Health(peer="a", logins={here: Park(9e9), "else": Park(9e9)}))
+    note_success("a", known, paths=paths, environ={"A_KEY": "x"})
+    assert set(stored(tmp_path).logins) == {here, "else"}
+    note_success("a", known, paths=paths, environ={})
+    assert set(stored(tmp_path).logins) == {"else"}
