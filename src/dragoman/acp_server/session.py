@@ -36,7 +36,7 @@ from dragoman.gateway import prompt_responses
 from dragoman.gateway.choices import Choices
 from dragoman.runs.brief import brief_for
 from dragoman.runs.conversation_summary import ConversationSummary
-from dragoman.runs.sessions import RESTORED, begun_once, wait_stored
+from dragoman.runs.sessions import RESTORED, begun_once
 from dragoman.store.history import events_of
 from dragoman.store.records import new_job_id
 from dragoman.wire import codes
@@ -197,10 +197,7 @@ class EditorSession:
             paths, folder = self._place.paths, self.session.cwd
             async with begun_once(self.session.id, peer=name, folder=folder, paths=paths):
                 self._read_threads()
-                worker = await self._open(name, self._record(name))
-                if worker.warm:
-                    await wait_stored(key=worker.opened.key, paths=paths)
-                return worker
+                return await self._open(name, self._record(name))
 
     async def _open(self, name: str, record: SessionRecord | None) -> PeerSession:
         worker = PeerSession(

@@ -8,7 +8,6 @@ too.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -40,11 +39,6 @@ MAX_KEPT_TEXT: Final = 64 * 1024
 """Characters of a prompt or of our own words that are stored in a note."""
 
 TITLE_SIZE: Final = 80
-
-STORED_TIMEOUT: Final = 2.0
-"""Seconds for a broker to store the end of a turn; it takes a tenth of one."""
-
-LOOK_INTERVAL: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,8 +188,7 @@ class SessionStore:
         kept = self._read(id)
         if kept is None:
             raise UnknownSession(f"there is no session {id!r}")
-        give_up_at = asyncio.get_running_loop().time() + STORED_TIMEOUT
-        kept.turns = [await self._complete(turn, give_up_at) for turn in kept.turns]
+        kept.turns = [self._complete(turn) for turn in kept.turns]
         return kept
 
     def threads(self, id: str) -> dict[str, str]:
@@ -245,20 +238,14 @@ class SessionStore:
             kept.turns = list(turns.values())
             return kept
 
-    async def _complete(self, turn: StoredTurnNote, give_up_at: float) -> StoredTurnNote:
+    def _complete(self, turn: StoredTurnNote) -> StoredTurnNote:
         """A turn with what the peer said in it."""
         if turn.said:
             return turn
-        clock = asyncio.get_running_loop().time
-        while True:
-            with open_store(read_only=True, paths=self._paths) as store:
-                job = store.job(turn.job)
-                if job is None or job.state == "ended" or clock() >= give_up_at:
-                    lines = () if job is None else _lines(store, job)
-                    return StoredTurnNote(
-                        job=turn.job, peer=turn.peer, prompt=turn.prompt, lines=lines
-                    )
-            await asyncio.sleep(LOOK_INTERVAL)
+        with open_store(read_only=True, paths=self._paths) as store:
+            job = store.job(turn.job)
+            lines = () if job is None else _lines(store, job)
+        return StoredTurnNote(job=turn.job, peer=turn.peer, prompt=turn.prompt, lines=lines)
 
 
 def _lines(store: Store, job: JobRecord) -> tuple[bytes, ...]:

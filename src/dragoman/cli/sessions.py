@@ -290,7 +290,7 @@ def delete_command(
       dragoman sessions delete parser
       dragoman sessions delete s-01h9x2k7ab --yes
     """
-    from dragoman.broker.client.sessions import lasting_job
+    from dragoman.broker.client.sessions import running_job
     from dragoman.cli.output.escape import one_line
     from dragoman.cli.output.questions import confirm
     from dragoman.errors import TurnInProgress
@@ -298,7 +298,7 @@ def delete_command(
 
     with _store() as store:
         record = _find(store, session, peer, cwd)
-        if (job := lasting_job(record, find_paths())) is not None:
+        if (job := running_job(record, find_paths())) is not None:
             # A deleted job could not be found any more to watch or cancel it.
             raise TurnInProgress(
                 f"the job {job.id} of it has not ended; `dragoman jobs cancel {job.id}` ends it"

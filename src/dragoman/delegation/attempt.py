@@ -76,8 +76,6 @@ class AttemptSetup:
     clock: Callable[[], float]
     on_event: Callable[[Event], None]
     on_notice: Callable[[str], None]
-    on_session: Callable[[str], None]
-    """Called with the id of the attempt when its session is open."""
 
 
 class Attempt:
@@ -205,7 +203,7 @@ class Attempt:
         setting = self.setting
         run = Run(
             self._run_request(way, workspace),
-            listener=_Forward(setting, self.id),
+            listener=_Forward(setting),
             cancel=setting.cancel,
             clock=setting.clock,
         )
@@ -405,12 +403,8 @@ class Attempt:
 class _Forward(RunListener):
     """Passes what happens in a run on to the callbacks of the delegation."""
 
-    def __init__(self, setting: AttemptSetup, attempt: str) -> None:
+    def __init__(self, setting: AttemptSetup) -> None:
         self._setting = setting
-        self._attempt = attempt
-
-    def began(self, job: str, key: str) -> None:
-        self._setting.on_session(self._attempt)
 
     def event(self, event: Event) -> None:
         self._setting.on_event(event)

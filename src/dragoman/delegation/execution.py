@@ -30,7 +30,6 @@ from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.result import Delegation
 from dragoman.delegation.routing import Candidate, Decision, decide
 from dragoman.delegation.worktree.sweep import sweep
-from dragoman.errors import StoreError
 from dragoman.events.model import Event
 from dragoman.events.words import Outcome
 from dragoman.rpc.tasks import TaskOwner
@@ -46,12 +45,6 @@ if TYPE_CHECKING:
 
 MAX_AGAIN: Final = 2
 """Retries of a peer that rejected the prompt because of a temporary limit."""
-
-STORED_TIMEOUT: Final = 2.0
-"""Seconds to wait until the broker or recorder has stored an attempt; it takes about 0.1."""
-
-LOOK_INTERVAL: Final = 0.02
-"""Seconds between two checks whether it is stored."""
 
 _PHRASES: Final = {
     Outcome.OK: "did not pass the check",
@@ -177,7 +170,6 @@ class _DelegationRun:
                 clock=self.clock,
                 on_event=self.listener.event,
                 on_notice=self.listener.notice,
-                on_session=self._follow,
             )
             journal.job_began(self.job, self.request, queue[0].peer)
             self.listener.job(self.job)
@@ -305,6 +297,7 @@ class _DelegationRun:
             ),
             lambda health: BREAKER.begun(health, started_at),
         )
+        self.journal.job_tries(self.job, candidate.peer)
         self.listener.attempt(number, candidate, reason)
         try:
             with calling(record) as call:
@@ -318,12 +311,13 @@ class _DelegationRun:
             torn = None
             if self.cancel.pulled and isinstance(error, asyncio.CancelledError):
                 torn = attempt.torn()
+                self.journal.job_follows(self.job, attempt.id)
                 self.reports.append(torn)
                 self.listener.reported(number, torn)
             self._write_off(record, error, torn)
             raise
         if attempt.seen.prompted and candidate.peer != LOCAL:
-            await self._stored(attempt.id, ended=True)
+            self.journal.job_follows(self.job, attempt.id)
         self.reports.append(report)
         self.listener.reported(number, report)
         return attempt, record, reading
@@ -407,23 +401,6 @@ class _DelegationRun:
             return f"{report.peer}: {attempt.seen.restless}"
         left_behind = report.obstacle()
         return "" if left_behind is None else f"{report.peer}: {left_behind}"
-
-    # -- the job
-
-    def _follow(self, attempt: str) -> None:
-        """Let the job show the events of an attempt as soon as they are stored."""
-        self._tasks.start(self._stored(attempt, ended=False), f"follow {attempt}")
-
-    async def _stored(self, attempt: str, *, ended: bool) -> None:
-        try:
-            async with asyncio.timeout(STORED_TIMEOUT):
-                while True:
-                    if self.journal.job_follows(self.job, attempt, ended=ended):
-                        return
-                    await asyncio.sleep(LOOK_INTERVAL)
-        except (TimeoutError, StoreError):
-            # The peer was not prompted, or nothing is stored: there is nothing to show.
-            return
 
 
 def _message(report: AttemptReport) -> str:

@@ -119,23 +119,28 @@ class Journal:
         if store is not None:
             self._try(lambda: store.create_job(record))
 
-    def job_follows(self, job: str, attempt: str, *, ended: bool) -> bool:
-        """Let the job show the events of an attempt. False if the attempt (with `ended`: its end)
-        is not stored yet."""
+    def job_tries(self, job: str, peer: str) -> None:
+        """A peer begins to work on the job."""
+        self._change_job(job, peer=peer)
+
+    def job_follows(self, job: str, attempt: str) -> None:
+        """Let the job show the events of an attempt that has ended."""
         store = self._store
-        if store is None:
-            return True
-        child = store.job(attempt)
-        if child is None or (ended and child.state != "ended"):
-            return False
-        fields: dict[str, Any] = {
-            "peer": child.peer,
-            "session_key": child.session_key,
-            "first_event": child.first_event,
-            "next_event": child.next_event,
-        }
-        self._change_job(job, **fields)
-        return True
+
+        def follow() -> None:
+            assert store is not None
+            child = store.job(attempt)
+            if child is not None:
+                store.update_job(
+                    job,
+                    peer=child.peer,
+                    session_key=child.session_key,
+                    first_event=child.first_event,
+                    next_event=child.next_event,
+                )
+
+        if store is not None:
+            self._try(follow)
 
     def job_ended(self, job: str, final: AttemptReport | None, outcome: str, text: str) -> None:
         fields: dict[str, Any] = {

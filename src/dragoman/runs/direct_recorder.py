@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
 
 MAX_EARLY: Final = 256
 """Events that are kept until there is a prompt: what an agent says when its session opens."""
+
+
+STORED_TIMEOUT: Final = 2.0
+"""Seconds to wait until something is stored; it takes a few milliseconds."""
 
 
 class DirectRecorder:
@@ -143,6 +148,14 @@ class DirectRecorder:
         """Write what is left, and store the session as closed."""
         self._keep_open = False
         await self.aclose()
+
+    async def flush(self) -> None:
+        """Wait until what happened so far is stored, if the disk takes it."""
+        if self._writer is not None:
+            # A disk that hangs must not keep the caller waiting.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STORED_TIMEOUT):
+                    await self._writer.flush()
 
     async def aclose(self) -> None:
         """Write what is left. May be called again."""

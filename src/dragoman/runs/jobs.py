@@ -32,6 +32,7 @@ from dragoman.store.open import open_store
 from dragoman.transports.process.identity import ProcessIdentity, kill
 
 if TYPE_CHECKING:
+    from dragoman.store import Store
     from dragoman.store.records import JobRecord
 
 LOOK_INTERVAL: Final = 0.2
@@ -217,18 +218,24 @@ def address_of(endpoint: str, paths: Paths) -> str:
 
 
 def _stored(id: str, paths: Paths) -> JobRecord:
-    from dragoman.store.history import text_of
-
     with open_store(read_only=True, paths=paths) as store:
         job = store.job(id)
         if job is None:
             raise UnknownJob(f"there is no job {id!r}")
         if job.state == "ended" or is_alive(job.runner):
-            return replace(job, text=text_of(store, job))
+            return replace(job, text=_text(store, job))
     _end_orphans(paths)
     with open_store(read_only=True, paths=paths) as store:
         job = store.job(id) or job
-        return replace(job, text=text_of(store, job))
+        return replace(job, text=_text(store, job))
+
+
+def _text(store: Store, job: JobRecord) -> str:
+    """What the agent has said in a job; of a delegated one, in its last attempt."""
+    from dragoman.store.history import text_of
+
+    attempts = [] if job.session_key else store.attempts(job.id)
+    return text_of(store, attempts[-1] if attempts and not job.text else job)
 
 
 def _end_orphans(paths: Paths) -> None:

@@ -62,7 +62,6 @@ from dragoman.runs.sessions import (
     place_of,
     recall,
     submit,
-    wait_stored,
 )
 from dragoman.store.records import new_job_id, new_session_key
 
@@ -302,7 +301,7 @@ class Run:
         """Store the session although nothing was prompted in it."""
         if self._keeper is not None:
             self._keeper.begin()
-        await wait_stored(key=self.opened.key)
+            await self._keeper.flush()
 
     async def _open(self, record: SessionRecord | None) -> None:
         request = self.request
@@ -413,9 +412,6 @@ class Run:
         """Leave nothing of a session that was begun and not prompted in."""
         if self._keeper is not None and self.opened.context != RESTORED:
             await self._keeper.end_session()
-        if self.warm and self.opened.context != RESTORED:
-            # What the broker has still to store would be there again if it were deleted before.
-            await wait_stored(key=self.opened.key)
         await discard(self.opened, paths=self.request.paths)
 
     def _connected(self, way: LaunchSpec) -> AbstractAsyncContextManager[Peer]:
@@ -503,6 +499,7 @@ class Run:
         seen.seconds = clock() - began_at
         if self._keeper is not None:
             self._keeper.ended(result)
+            await self._keeper.flush()
         self._notes.report()
         if before is not None:
             seen.violations = await before.violations()

@@ -54,11 +54,8 @@ BEGIN_TIMEOUT: Final = 90.0
 """Seconds to wait for another command that begins the same session: its agent may have to start,
 and then to open it."""
 
-STORED_TIMEOUT: Final = 2.0
-"""Seconds for a broker to store a session or a job; it takes a tenth of one."""
-
-LOOK_INTERVAL: Final = 0.01
-"""Seconds between two looks whether it has."""
+LOCK_INTERVAL: Final = 0.01
+"""Seconds between two tries to lock the name of a session."""
 
 SUBMIT_TIMEOUT: Final = 10.0
 """Seconds for a broker to take a prompt that nothing waits for. It puts the prompt into its queue
@@ -306,15 +303,10 @@ async def discard(opened: OpenedSession, *, paths: Paths | None = None) -> None:
     with suppress(DragomanError, TimeoutError):
         async with asyncio.timeout(DISCARD_TIMEOUT):
             await opened.conversation.close()
-    # A broker stores the end of a session behind its answer. What it still had to store would be
-    # there again if the session were deleted before.
-    with suppress(DragomanError, TimeoutError), open_store(paths=paths) as store:
-        async with asyncio.timeout(STORED_TIMEOUT):
-            while (  # noqa: ASYNC110 - another process stores it
-                record := store.session(opened.key)
-            ) is not None and record.closed_at is None:
-                await asyncio.sleep(LOOK_INTERVAL)
-        if record is not None:
+    with suppress(DragomanError), open_store(paths=paths) as store:
+        record = store.session(opened.key)
+        # One that is open is still written to.
+        if record is not None and record.closed_at is not None:
             store.delete_session(opened.key)
 
 
@@ -448,7 +440,7 @@ async def begun_once(
         await asyncio.to_thread(make_private, names)
         async with asyncio.timeout(BEGIN_TIMEOUT):
             while (lock := try_lock(path)) is None:  # noqa: ASYNC110 - a lock of the system's
-                await asyncio.sleep(LOOK_INTERVAL)
+                await asyncio.sleep(LOCK_INTERVAL)
     try:
         yield
     finally:
@@ -461,20 +453,6 @@ def place_of(record: SessionRecord, here: Path) -> Path:
     is its broker, and only its name is found from here. One that is gone can be reached no more."""
     began = Path(record.cwd)
     return began if began.is_dir() else here
-
-
-async def wait_stored(*, key: str = "", job: str = "", paths: Paths | None = None) -> None:
-    """Wait until the next command can find a session or a job that a broker has just taken. A
-    broker answers before its store does; one that cannot store anything says so itself."""
-    from dragoman.store.open import open_store
-
-    with suppress(TimeoutError):
-        async with asyncio.timeout(STORED_TIMEOUT):
-            while True:
-                with open_store(read_only=True, paths=paths) as store:
-                    if (store.job(job) if job else store.session(key)) is not None:
-                        return
-                await asyncio.sleep(LOOK_INTERVAL)
 
 
 # -- prompting through a broker
@@ -591,7 +569,4 @@ async def submit(
     except DragomanError as error:
         # What happened in the broker is raised as if it had happened here.
         raise peer.client.explain(error) from error
-    unstored = msgspec.json.decode(answer, type=_Ours).unstored
-    if unstored is None:
-        await wait_stored(job=params["job"])
-    return unstored
+    return msgspec.json.decode(answer, type=_Ours).unstored

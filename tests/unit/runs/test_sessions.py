@@ -50,7 +50,6 @@ from dragoman.runs.sessions import (
     retire,
     submit,
     unstored_of,
-    wait_stored,
 )
 from dragoman.store.open import open_store
 from tests.aio import aio
@@ -333,10 +332,7 @@ def test_a_broker_that_goes_away_is_not_taken_for_the_agent() -> None:
 
 
 @aio
-async def test_a_prompt_is_left_with_its_job_and_who_decides(
-    state: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sessions, "STORED_TIMEOUT", 0.01)
+async def test_a_prompt_is_left_with_its_job_and_who_decides() -> None:
     peer = ActedPeer(warm=True)
     terms = job_terms("j-1", policy="deny-all")
     left = await submit(peer, "peer-1", [Text("do it")], terms)  # type: ignore[arg-type]
@@ -365,16 +361,6 @@ async def test_a_prompt_that_is_not_confirmed_is_the_brokers_fault_and_may_have_
     with pytest.raises(BrokerError, match="did not confirm the job j-1") as caught:
         await submit(peer, "1", [], job_terms("j-1", policy="deny-all"))  # type: ignore[arg-type]
     assert caught.value.may_have_run
-
-
-@aio
-async def test_what_a_broker_stores_soon_is_waited_for(state: Path) -> None:
-    async with asyncio.TaskGroup() as group:
-        waiting = group.create_task(wait_stored(key="s-0000000001"))
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        with open_store() as store:
-            store.create_session(session())
 
 
 def test_a_session_goes_on_in_the_folder_where_it_began_while_that_is_there(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.broker.client.brokers import list_brokers, status_of, stop_broker
@@ -36,13 +35,6 @@ if TYPE_CHECKING:
     from dragoman.store.records import JobRecord, SessionRecord
 
 log: Final = logging.getLogger("dragoman.broker")
-
-LOOK_INTERVAL: Final = 0.2
-"""Seconds between two looks into the store for the end of a job."""
-
-LOOKS: Final = 5
-"""How often the store is asked whether a job has ended: a second in all, ten times what a process
-takes to store that."""
 
 CLOSE_TIMEOUT: Final = 10.0
 """Seconds for a peer to close a session. It is closed here in any case."""
@@ -107,28 +99,12 @@ async def take_over(session: SessionRecord, *, broker: str | None, pid: int, pat
             log.debug("the broker %s releases nothing: %s", record.name, error)
         except (ConnectError, ConnectionLost, CallError, BrokerError) as error:
             log.debug("the broker %s does not answer: %s", record.name, error)
-    # Behind the above, which has them stored. What is left runs in a process that is no broker, or
-    # in one that takes no callers any more; the end of a job is told before it is stored.
-    looks = 0
-    while (job := running_job(session, paths, besides=pid)) is not None and looks < LOOKS:
-        looks += 1
-        await asyncio.sleep(LOOK_INTERVAL)
-    if job is None:
-        return
-    raise TurnInProgress(
-        f"the job {job.id} of the session {session.name or session.key} has not ended; "
-        f"`dragoman jobs watch {job.id}` shows it"
-    )
-
-
-def lasting_job(session: SessionRecord, paths: Paths) -> JobRecord | None:
-    """A job of a session that some process runs and that does not end in a moment. The end of a job
-    is told before it is stored, so that a command right behind it finds it running."""
-    for _ in range(LOOKS):
-        if (job := running_job(session, paths)) is None:
-            return None
-        time.sleep(LOOK_INTERVAL)
-    return job
+    # What is left runs in a process that is not a broker, or in one that takes no callers any more.
+    if (job := running_job(session, paths, besides=pid)) is not None:
+        raise TurnInProgress(
+            f"the job {job.id} of the session {session.name or session.key} has not ended; "
+            f"`dragoman jobs watch {job.id}` shows it"
+        )
 
 
 def running_job(

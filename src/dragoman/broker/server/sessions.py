@@ -386,6 +386,7 @@ class Sessions:
             self._keeping.created(session)
         else:
             self._keeping.found(session)
+        await self._keeping.settle(session)
         return session
 
     async def _restore(self, session: LiveSession, far: PeerLink, *, fresh: bool) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.broker.client import sessions
 from dragoman.broker.client.sessions import (
     broker_with,
     close_at_peer,
@@ -61,9 +60,8 @@ async def test_a_broker_that_does_not_answer_has_no_session(tmp_path: Path) -> N
 )
 @aio
 async def test_a_session_in_which_another_process_works_is_not_taken_over(
-    tmp_path: Path, fields: dict[str, Any], free: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fields: dict[str, Any], free: bool
 ) -> None:
-    monkeypatch.setattr(sessions, "LOOK_INTERVAL", 0.001)
     paths = paths_in(tmp_path)
     parent = identify(os.getppid())
     assert parent is not None
