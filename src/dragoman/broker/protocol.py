@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from dragoman.broker import error_codec
 from dragoman.client.results import stderr_of, with_stderr
@@ -132,6 +132,57 @@ class Submit(Struct, rename="camel"):
         _check(self.policy)
 
 
+class Submitted(Struct, rename="camel", omit_defaults=True):
+    """The answer to `_dragoman/submit`: the job is stored, or `unstored` says why not."""
+
+    job: str
+    state: str
+    unstored: str | None = None
+
+
+class Added(Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """What a broker adds to the results of ACP, in their `_meta`. None: nothing to say."""
+
+    broker: Any = None
+    """With `initialize`: what the broker says of itself."""
+    key: str | None = None
+    """With a session that is opened: what it is stored under."""
+    next: int | None = None
+    """The number of its next event."""
+    job: str | None = None
+    """With the end of a turn: its job."""
+    next_event: int | None = None
+    """The number behind the last event of the turn."""
+    context: str | None = None
+    """With both: what the peer knew of the session, `live`, `restored` or `fresh`."""
+    unstored: str | None = None
+    """Why nothing of the turn is stored."""
+    notice: str | None = None
+    """What the user of the next turn has to know, once."""
+
+
+class _AddedMeta(Struct):
+    dragoman: Added = field(default_factory=Added)
+
+
+class _AddedResult(Struct):
+    meta: _AddedMeta = field(name="_meta", default_factory=_AddedMeta)
+
+
+class _AddedLine(Struct):
+    result: _AddedResult = field(default_factory=_AddedResult)
+
+
+def added_in(line: bytes | None) -> Added:
+    """What a broker has added to the result in a line; nothing if there is no broker."""
+    if line is None or b'"dragoman"' not in line:
+        return Added()
+    try:
+        return msgspec.json.decode(line, type=_AddedLine).result.meta.dragoman
+    except UNDECODABLE:
+        return Added()
+
+
 def _check(policy: PolicyTerms | None) -> None:
     """Refuse rules that cannot mean what they say, before anything runs under them."""
     if not isinstance(policy, Policy):
@@ -195,8 +246,9 @@ def without_our_meta(body: dict[str, Raw], *, but: frozenset[str] = NOTHING) -> 
     return body
 
 
-def with_our_meta(result: Raw, ours: dict[str, Any]) -> Raw:
-    """A result with our words in its `_meta`, beside those of the peer."""
+def with_added(result: Raw, added: Added) -> Raw:
+    """A result with what we add in its `_meta`, beside what the peer has there."""
+    ours: dict[str, Any] = msgspec.to_builtins(added)
     try:
         body = members(result) if bytes(result) != b"null" else {}
         meta = body.get("_meta")

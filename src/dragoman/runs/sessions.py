@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw
 
 from dragoman.client.conversation import Conversation, Opening, Peer, SessionSummary
 from dragoman.client.results import Result, explain
@@ -42,6 +42,7 @@ from dragoman.events.parts import Failure
 from dragoman.events.words import ErrorKind
 
 if TYPE_CHECKING:
+    from dragoman.broker.protocol import Added
     from dragoman.client.budgets import Budgets
     from dragoman.events.model import Event
     from dragoman.events.parts import Block
@@ -476,45 +477,25 @@ def job_terms(
 def context_of(event: Event | None) -> str | None:
     """What the agent knew of a session, as a broker says it with the answer behind an event: the
     end of a turn, or the opening of the session."""
-    return _ours(event).context
+    return _added(event).context
 
 
 def unstored_of(event: Event | None) -> str | None:
     """Why a broker stores nothing of what happens, as it says with the end of a turn; None while
     all is well."""
-    return _ours(event).unstored
+    return _added(event).unstored
 
 
 def notice_of(event: Event | None) -> str | None:
     """What a broker has to tell its user, as it says with the end of a turn."""
-    return _ours(event).notice
+    return _added(event).notice
 
 
-def _ours(event: Event | None) -> _Ours:
-    if event is None or event.raw is None or b'"dragoman"' not in event.raw:
-        return _Ours()
-    try:
-        return msgspec.json.decode(event.raw, type=_Answer).result.meta.dragoman
-    except msgspec.MsgspecError:
-        return _Ours()
+def _added(event: Event | None) -> Added:
+    # Not at the top: a run without a broker does not need it before its end.
+    from dragoman.broker.protocol import added_in
 
-
-class _Ours(Struct):
-    context: str | None = None
-    unstored: str | None = None
-    notice: str | None = None
-
-
-class _Meta(Struct):
-    dragoman: _Ours = field(default_factory=_Ours)
-
-
-class _Result(Struct):
-    meta: _Meta = field(name="_meta", default_factory=_Meta)
-
-
-class _Answer(Struct):
-    result: _Result = field(default_factory=_Result)
+    return added_in(None if event is None else event.raw)
 
 
 def blame(result: Result) -> Result:
@@ -555,6 +536,7 @@ async def submit(
     nothing of it is stored; None while all is well. Raises `BrokerError` if the broker does not
     confirm it in time."""
     from dragoman.broker.methods import SUBMIT
+    from dragoman.broker.protocol import Submitted
     from dragoman.dialects.acp import v1 as acp
     from dragoman.dialects.acp.v1 import translate
 
@@ -569,4 +551,4 @@ async def submit(
     except DragomanError as error:
         # What happened in the broker is raised as if it had happened here.
         raise peer.client.explain(error) from error
-    return msgspec.json.decode(answer, type=_Ours).unstored
+    return msgspec.json.decode(answer, type=Submitted).unstored

@@ -66,12 +66,28 @@ def test_without_our_words_the_defaults_count(meta: Any) -> None:
 
 def test_our_words_stand_beside_those_of_the_peer() -> None:
     result = raw({"stopReason": "end_turn", "_meta": {"theirs": 1}})
-    assert plain(protocol.with_our_meta(result, {"job": "j"})) == {
+    added = protocol.Added(job="j", next_event=3)
+    ours = {"job": "j", "nextEvent": 3}
+    assert plain(protocol.with_added(result, added)) == {
         "stopReason": "end_turn",
-        "_meta": {"theirs": 1, "dragoman": {"job": "j"}},
+        "_meta": {"theirs": 1, "dragoman": ours},
     }
-    assert plain(protocol.with_our_meta(raw(None), {"a": 1})) == {"_meta": {"dragoman": {"a": 1}}}
-    assert plain(protocol.with_our_meta(raw([1]), {"a": 1})) == [1]
+    assert plain(protocol.with_added(raw(None), added)) == {"_meta": {"dragoman": ours}}
+    assert plain(protocol.with_added(raw([1]), added)) == [1]
+
+
+def test_what_a_broker_has_added_is_read_from_the_line_of_the_result() -> None:
+    added = protocol.Added(key="s-1", context="fresh", next=7)
+    result = protocol.with_added(raw({"sessionId": "1"}), added)
+    assert protocol.added_in(b'{"id":1,"result":%b}' % bytes(result)) == added
+    for other in (
+        None,
+        b"{}",
+        b'{"result":{"_meta":{"dragoman":7}}}',
+        b'"dragoman"',
+        b'{"dragoman"',
+    ):
+        assert protocol.added_in(other) == protocol.Added()
 
 
 def test_errors_travel_with_their_class_and_those_of_the_peer_as_they_are() -> None:

@@ -326,7 +326,7 @@ class Broker:
         more = {"resume": Raw(b"{}"), "close": Raw(b"{}")}
         can["sessionCapabilities"] = protocol.pack(more | protocol.members(sessions) | more)
         body["agentCapabilities"] = protocol.pack(can)
-        return protocol.with_our_meta(protocol.pack(body), {"broker": self._hello()})
+        return protocol.with_added(protocol.pack(body), protocol.Added(broker=self._hello()))
 
     async def open_session(self, caller: Caller, method: str, params: Raw) -> Raw:
         if self._opening >= MAX_WAITING:

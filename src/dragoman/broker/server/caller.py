@@ -210,11 +210,10 @@ class Caller:
         self._broker.turns.put(job)
         return self._guarded(self._submitted(job))
 
-    async def _submitted(self, job: Job) -> dict[str, Any]:
+    async def _submitted(self, job: Job) -> protocol.Submitted:
         # The caller leaves, and the next command looks for the job in the store.
         await self._broker.recording.flush()
-        unstored = {"unstored": why} if (why := self._broker.unstored) else {}
-        return {"job": job.id, "state": job.state, **unstored}
+        return protocol.Submitted(job.id, job.state, self._broker.unstored or None)
 
     def _cancel(self, notification: Notification) -> None:
         try:

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.broker import protocol
-from dragoman.broker.protocol import MODEL, NOTHING, SessionMeta, pack, with_our_meta
+from dragoman.broker.protocol import MODEL, NOTHING, Added, SessionMeta, pack, with_added
 from dragoman.broker.server.event_log import LogLimits
 from dragoman.broker.server.live_session import NOTHING_SPENT, Keeping, LiveSession
 from dragoman.broker.server.peer_sessions import NEW, PeerSide, loads, takes_up, wanted
@@ -167,7 +167,7 @@ class Sessions:
         await self._keeping.settle(session)
         if changed:
             result = pack(protocol.members(result) | session.settings())
-        return with_our_meta(result, {"key": session.key})
+        return with_added(result, Added(key=session.key))
 
     async def resume(self, caller: Caller, params: Raw) -> Raw:
         """Give a caller a session without its history."""
@@ -187,9 +187,9 @@ class Sessions:
         session.open_for(caller, name)
         # It was looked for by its name, so that it may be looked for again.
         session.once = False
-        return with_our_meta(
+        return with_added(
             pack(session.settings()),
-            {"key": session.key, "context": context, "next": session.log.next},
+            Added(key=session.key, context=context, next=session.log.next),
         )
 
     async def load(self, caller: Caller, params: Raw) -> Raw:
@@ -209,7 +209,7 @@ class Sessions:
                 else:
                     await self._load_again(session, caller)
         session.once = False
-        return with_our_meta(pack(session.settings()), {"key": session.key})
+        return with_added(pack(session.settings()), Added(key=session.key))
 
     async def close(self, caller: Caller, params: Raw) -> Raw:
         """A caller is done with a session. It is closed when nobody else has it."""

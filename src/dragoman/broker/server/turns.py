@@ -308,11 +308,13 @@ class Turns:
                 connection.refuse(request, refused.code, refused.message, refused.data)
                 return
             assert result is not None
-            ours = {"job": job.id, "nextEvent": job.next_event, "context": job.context}
-            if self._broker.unstored:
-                ours["unstored"] = self._broker.unstored
-            if notice := self._broker.take_notice():
-                ours["notice"] = notice
+            added = protocol.Added(
+                job=job.id,
+                next_event=job.next_event,
+                context=job.context,
+                unstored=self._broker.unstored or None,
+                notice=self._broker.take_notice() or None,
+            )
             try:
                 told = prompt_responses.prompt_result(result)
             except RemoteError as failed:
@@ -320,7 +322,7 @@ class Turns:
                 connection.refuse(request, failed.code, failed.message, failed.data)
                 return
             raw = told if told is result else Raw(acp.encode(told))
-            connection.answer(request, protocol.with_our_meta(raw, ours))
+            connection.answer(request, protocol.with_added(raw, added))
 
         job.session.reader(caller).behind(answer)
 
