@@ -104,13 +104,26 @@ class EventTable(Database):
 
     def note(self, key: str, at_event: int, kind: str, data: dict[str, Any]) -> None:
         """Keep something beside the events. Raises `UnknownSession`."""
-        clean = self.redact.line(msgspec.json.encode(data)).decode()
+        self.add_notes(key, [Note(at_event=at_event, kind=kind, data=data, at=time.time())])
+
+    def add_notes(self, key: str, notes: Sequence[Note]) -> None:
+        """Keep several notes of one session. Raises `UnknownSession`."""
+        rows = [
+            (
+                key,
+                note.at_event,
+                note.kind,
+                self.redact.line(msgspec.json.encode(note.data)).decode(),
+                note.at,
+            )
+            for note in notes
+        ]
         with self.transaction() as connection:
             try:
-                connection.execute(
+                connection.executemany(
                     "INSERT INTO notes (session_key, at_event, kind, data, at)"
                     " VALUES (?, ?, ?, ?, ?)",
-                    (key, at_event, kind, clean, time.time()),
+                    rows,
                 )
             except sqlite3.IntegrityError as error:
                 raise UnknownSession(missing(key)) from error

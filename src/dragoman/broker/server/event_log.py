@@ -7,8 +7,6 @@ stored lines when all sessions together use too much memory. `recorder` writes l
 
 from __future__ import annotations
 
-from collections import deque
-from itertools import islice
 from typing import Final
 
 from dragoman.wire.messages import Notification
@@ -51,7 +49,8 @@ class EventLog:
     )  # fmt: skip
 
     def __init__(self, next: int = 0, *, room: LogLimits | None = None, limit: int = MAX_LOG_SIZE):
-        self._lines: deque[Notification] = deque()
+        # A list and not a queue: a reader that catches up reaches into the middle of it.
+        self._lines: list[Notification] = []
         self._room = room or LogLimits()
         self._room.logs.append(self)
         self._limit = limit
@@ -81,8 +80,7 @@ class EventLog:
         """The lines that are still to be stored, and the number of the first of them."""
         first = self.taken
         count = self.next - first
-        lines = list(islice(reversed(self._lines), count))
-        lines.reverse()
+        lines = self._lines[first - self.first :]
         size = self.untaken_size + count * LINE_OVERHEAD
         self._size += size
         self._room.size += size
@@ -94,18 +92,12 @@ class EventLog:
         """Lines from memory, from `start` on: as many as fit into `max_size`, but at least one
         where there is one. `start` must not be before `first`."""
         end = self.next if stop is None else min(stop, self.next)
-        skip = start - self.first
-        assert skip >= 0
+        first = self.first
+        assert start >= first
         found: list[Notification] = []
         size = 0
-        if skip * 2 <= len(self._lines):
-            lines = islice(self._lines, skip, end - self.first)
-        else:
-            # A queue is reached into from its nearer end.
-            tail = list(islice(reversed(self._lines), self.next - start))
-            tail.reverse()
-            lines = islice(tail, end - start)
-        for line in lines:
+        for index in range(start - first, end - first):
+            line = self._lines[index]
             size += len(line.line)
             if found and size > max_size:
                 break
@@ -114,13 +106,19 @@ class EventLog:
 
     def trim(self, *, keep: int | None = None) -> None:
         """Let go of the oldest lines that are stored, above the limit or above `keep` bytes."""
-        room = self._room
-        limit = self._limit if keep is None else keep
-        while self.first < self.stored and self._size > limit:
-            size = len(self._lines.popleft().line) + LINE_OVERHEAD
-            self._size -= size
-            room.size -= size
-            self.first += 1
+        excess = self._size - (self._limit if keep is None else keep)
+        if excess <= 0:
+            return
+        count = size = 0
+        for line in self._lines[: max(self.stored - self.first, 0)]:
+            if size >= excess:
+                break
+            size += len(line.line) + LINE_OVERHEAD
+            count += 1
+        del self._lines[:count]
+        self.first += count
+        self._size -= size
+        self._room.size -= size
 
     def tidy(self) -> None:
         """More is stored: let go of what need not be in memory."""

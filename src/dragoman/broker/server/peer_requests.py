@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dragoman.broker.protocol import refusal
 from dragoman.broker.server.event_reader import renamed
@@ -25,13 +25,12 @@ from dragoman.client.acp.calls import completed
 from dragoman.client.permissions import Question, settled
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
-from dragoman.dialects.acp.v1.permissions import SelectedPermissionOutcome
 from dragoman.errors import DragomanError, NotPermitted, RemoteError
 from dragoman.gateway.relay import HERE
 from dragoman.policy.rules import PRESETS, Policy
 from dragoman.rpc import LATER, Call, boundary
 from dragoman.wire import codes
-from dragoman.wire.messages import Request
+from dragoman.wire.messages import UNDECODABLE, Request
 
 if TYPE_CHECKING:
     from dragoman.broker.protocol import PolicyTerms
@@ -48,6 +47,36 @@ READ: Final = acp.FS_READ_TEXT_FILE.name
 WRITE: Final = acp.FS_WRITE_TEXT_FILE.name
 
 _decode_update: Final = decoder(acp.SessionNotification)
+
+
+class _Option(Struct):
+    optionId: str
+    kind: str = ""
+
+
+class _ToolCall(Struct):
+    toolCallId: str
+    title: str | None = None
+
+
+class _Asked(Struct):
+    """The part of a permission request that is noted with the decision of a caller."""
+
+    toolCall: _ToolCall
+    options: list[_Option] = []
+
+
+class _Outcome(Struct):
+    outcome: str
+    optionId: str | None = None
+
+
+class _Decided(Struct):
+    outcome: _Outcome
+
+
+_decode_asked: Final = msgspec.json.Decoder(_Asked).decode
+_decode_decided: Final = msgspec.json.Decoder(_Decided).decode
 
 TOLD_TIMEOUT: Final = 10.0
 """How long a question waits for a caller to take the events before it. A caller that does not read
@@ -89,15 +118,21 @@ class PendingQuestion:
         self._upstream = questions.session.far.upstream
         self._call: Call | None = None
         self._over = False
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(TOLD_TIMEOUT, self._not_told)
+        self._timer: asyncio.TimerHandle | None = None
         self._upstream.asked[request.id] = self
+
+    def wait_told(self) -> None:
+        """Do not wait for ever for a caller that has yet to get what happened before."""
+        if self._call is None and not self._over:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(TOLD_TIMEOUT, self._not_told)
 
     def ask(self) -> None:
         """The caller has got everything that happened before."""
         if self._over:
             return
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         session = self._questions.session
         params = self.request.params
         name = session.name_for(self.caller)
@@ -149,7 +184,8 @@ class PendingQuestion:
 
     def _finish(self) -> None:
         self._over = True
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._questions.open.discard(self)
         self._upstream.asked.pop(self.request.id, None)
 
@@ -161,7 +197,7 @@ class PeerQuestions:
         self.session = session
         self.open: set[PendingQuestion] = set()
         self._decides: tuple[Job | None, Approver] | None = None
-        self._allowed: deque[tuple[Job, acp.RequestPermissionRequest]] = deque(maxlen=MAX_ALLOWED)
+        self._allowed: deque[tuple[Job, Raw]] = deque(maxlen=MAX_ALLOWED)
 
     def request(self, request: Request) -> Any:
         """Answer a request of the peer, now or later."""
@@ -174,6 +210,7 @@ class PeerQuestions:
             asked = PendingQuestion(self, request, caller)
             self.open.add(asked)
             self.session.reader(caller).behind(asked.ask)
+            asked.wait_told()
             return LATER
         if method == PERMISSION:
             return self._by_policy(request)
@@ -232,31 +269,26 @@ class PeerQuestions:
     def _note_decision(self, request: Request, result: Raw) -> None:
         """Remember what a caller decided."""
         try:
-            asked = acp.SESSION_REQUEST_PERMISSION.decode_params(request.params)
-            outcome = acp.SESSION_REQUEST_PERMISSION.decode_result(result).outcome
-        except msgspec.ValidationError:
+            asked = _decode_asked(request.params)
+            outcome = _decode_decided(result).outcome
+        except UNDECODABLE:
             # It went to the peer as it is, who will make of it what it can.
             return
-        option_id = outcome.option_id if isinstance(outcome, SelectedPermissionOutcome) else None
-        kinds = {option.option_id: option.kind for option in asked.options}
-        kind = str(kinds.get(option_id or ""))
-        if self.session.job is not None:
-            self.session.job.denied = False
+        option_id = outcome.optionId if outcome.outcome == "selected" else None
+        kind = next((each.kind for each in asked.options if each.optionId == option_id), "")
+        job = self.session.job
+        if job is not None:
+            job.denied = False
             if kind.startswith(("allow", "reject")):
-                self.session.job.decided(allowed=kind.startswith("allow"))
+                job.decided(allowed=kind.startswith("allow"))
             if kind.startswith("allow"):
                 # Looked at only if the caller leaves before the peer has us do it.
-                self._allowed.append((self.session.job, asked))
-        self._note("caller", asked, option_id)
+                self._allowed.append((job, request.params))
+        call = asked.toolCall
+        self._note("caller", call.title, call.toolCallId, option_id)
 
-    def _note(self, by: str, asked: acp.RequestPermissionRequest, option_id: str | None) -> None:
-        call = asked.tool_call
-        data = {
-            "by": by,
-            "title": call.title,
-            "toolCallId": call.tool_call_id,
-            "optionId": option_id,
-        }
+    def _note(self, by: str, title: str | None, call_id: str, option_id: str | None) -> None:
+        data = {"by": by, "title": title, "toolCallId": call_id, "optionId": option_id}
         self.session.note("permission", data)
 
     def _by_policy(self, request: Request) -> acp.RequestPermissionResponse:
@@ -271,7 +303,8 @@ class PeerQuestions:
             job.decided(allowed=decision.allows)
         policy = _name(None if job is None else job.policy)
         log.info("permission for %r by policy %s: %s", question.title, policy, decision)
-        self._note(f"policy {policy}", asked, option_id)
+        call = asked.tool_call
+        self._note(f"policy {policy}", call.title, call.tool_call_id, option_id)
         return acp.cancelled() if option_id is None else acp.selected(option_id)
 
     def _guard(self, request: Request) -> None:
@@ -291,10 +324,12 @@ class PeerQuestions:
             return
         approver = self._approver()
         while self._allowed:
-            by_job, earlier = self._allowed.popleft()
+            by_job, params = self._allowed.popleft()
             if by_job is job:
                 # What the caller allowed before it left is still to be done.
-                approver.was_allowed(self._question(earlier))
+                with suppress(msgspec.ValidationError):
+                    earlier = acp.SESSION_REQUEST_PERMISSION.decode_params(params)
+                    approver.was_allowed(self._question(earlier))
         if approver.guard_alone(question).allows:
             if job is not None and request.method != READ:
                 job.decided(allowed=True)

@@ -36,7 +36,7 @@ from dragoman.events.words import Outcome
 from dragoman.redaction.redactor import Redactor
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.store.peer_recovery import unpark_after_success
-from dragoman.store.records import JobRecord, SessionRecord
+from dragoman.store.records import JobRecord, Note, SessionRecord
 from dragoman.store.store import Store, store_path
 from dragoman.store.writer import StoreWriter
 
@@ -52,6 +52,9 @@ would be one write for each of many questions."""
 STORED_TIMEOUT: Final = 2.0
 """Seconds that the answer to a prompt waits for the end of its job to be stored; it takes a few
 milliseconds."""
+
+NOTE_SIZE: Final = 512
+"""Bytes that a note counts for while it waits to be stored."""
 
 FETCH_COUNT: Final = 5000
 FETCH_SIZE: Final = 1024 * 1024
@@ -76,6 +79,8 @@ class BrokerRecorder:
         self._tasks = TaskOwner("broker's recording")
         self._left: dict[str, int] = {}
         """The sessions that were let go of while nothing could be stored, with their next event."""
+        self._notes: dict[str, list[Note]] = {}
+        """Notes by session that are still to be handed over to the writer."""
         self._jobs: set[str] = set()
         """The jobs that are stored and have not ended."""
         self._ended: list[Job] = []
@@ -118,6 +123,7 @@ class BrokerRecorder:
         for session in {*marked, *self._sessions.values()}:
             if session.key in self._known:
                 self._save(session, None, end=True)
+        self._put_notes()
         await self.ends_stored()
         writer, self._writer = self._writer, None
         if writer is not None:
@@ -166,12 +172,14 @@ class BrokerRecorder:
 
     def hasten(self, session: LiveSession) -> None:
         """Write soon what has happened: somebody is about to decide what happens next."""
-        self.save(session)
-        if self._hurrying is None:
-            self._hurrying = self._loop.call_later(QUESTION_INTERVAL, self._hurry)
+        if session.log.taken != session.log.next:
+            self.save(session)
+            if self._hurrying is None:
+                self._hurrying = self._loop.call_later(QUESTION_INTERVAL, self._hurry)
 
     def _hurry(self) -> None:
         self._hurrying = None
+        self._put_notes()
         if (writer := self._writer) is not None:
             writer.hurry()
 
@@ -185,9 +193,9 @@ class BrokerRecorder:
 
     def _save(self, session: LiveSession, job: Job | None, *, end: bool) -> None:
         session.marked = False
-        first, events = session.log.take()
-        if not events and not end:
+        if not end and session.log.taken == session.log.next:
             return
+        first, events = session.log.take()
         preparer = self._preparer(session, first)
         # The lines are views of longer ones, which need not be kept for them.
         lines = [bytes(event.params) for event in events]
@@ -248,6 +256,7 @@ class BrokerRecorder:
 
     async def flush(self) -> None:
         """Wait until everything that was handed over is on the disk, if that takes it."""
+        self._put_notes()
         if (writer := self._works) is not None:
             await writer.flush()
 
@@ -264,10 +273,21 @@ class BrokerRecorder:
         return min(stored, session.log.first)
 
     def note(self, session: LiveSession, kind: str, data: dict[str, Any]) -> None:
-        writer = self._writer
-        if writer is not None:
-            key, number = session.key, session.log.next
-            writer.put(lambda store: store.note(key, number, kind, data))
+        number = session.log.next
+        noted = Note(at_event=number, kind=kind, data=data, at=time.time())
+        # One write for the notes of many questions: each by itself costs more than its question.
+        self._notes.setdefault(session.key, []).append(noted)
+        if self._timer is None:
+            self._timer = self._loop.call_later(SAVE_INTERVAL, self._beat)
+
+    def _put_notes(self) -> None:
+        notes, self._notes = self._notes, {}
+        if (writer := self._writer) is not None:
+            for key, noted in notes.items():
+                writer.put(
+                    functools.partial(Store.add_notes, key=key, notes=noted),
+                    size=len(noted) * NOTE_SIZE,
+                )
 
     # -- sessions
 
@@ -316,6 +336,7 @@ class BrokerRecorder:
         if session.key not in self._known:
             return False
         self._save(session, None, end=True)
+        self._put_notes()
         self._known.discard(session.key)
         preparer = self._preparers.pop(session.key, None)
         if preparer is not None and self._works is None:
