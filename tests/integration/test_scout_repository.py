@@ -100,7 +100,7 @@ async def test_what_cannot_be_answered_does_not_end_as_a_success(
     async with scout(small.root, tmp_path, path=path) as peer, peer.session() as session:
         for text in ("why is the sky blue?", "fix the bug in file000001.py", "write a poem"):
             result = await session.ask(text)
-            assert (result.outcome, result.stop) == (Outcome.REFUSED, "refusal")
+            assert (result.outcome, result.stop) == (Outcome.REFUSED, "refusal"), result.text
             assert "I cannot answer that" in result.text
             assert "/help" in result.text
         for text in ("where is no_such_name defined?", "who calls no_such_name?", "read none.py"):

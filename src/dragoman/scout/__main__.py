@@ -1,4 +1,4 @@
-"""Run scout on standard input and output, for whoever started it."""
+"""Run scout on standard input and output."""
 
 from __future__ import annotations
 

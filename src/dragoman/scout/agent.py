@@ -1,9 +1,8 @@
-"""scout as an agent: its handlers, and how a turn goes.
+"""scout as an ACP agent: its handlers, and how a turn goes.
 
-Owns the life of sessions and turns: a prompt or a command becomes an intent, the intent an answer,
-and the answer is said and remembered. What cannot be answered ends as a refusal, with a text that
-says what can be. It knows neither how things are found out (`answers`) nor how they are asked
-(`questions`, `commands`). Whatever a turn needs is loaded by the first turn: start-up is quick.
+A prompt or a command becomes an intent (`questions`), the intent an answer (`answers`), and the
+answer is said and remembered (`store`). What cannot be answered ends as a refusal, with a text that
+says what can be. The modules that a turn needs are loaded by the first turn: start-up is quick.
 """
 
 from __future__ import annotations
@@ -17,23 +16,15 @@ from dragoman.agent import Agent, Session, Turn
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError, UsageError
 from dragoman.scout.commands import BY_NAME, COMMANDS, ScoutCommand
-from dragoman.scout.intents import (
-    Callers,
-    Definition,
-    Intent,
-    ReadFile,
-    Save,
-    Tests,
-    Uses,
-)
 from dragoman.version import __version__
 from dragoman.wire import codes
 
 if TYPE_CHECKING:
+    from dragoman.scout.questions import Intent
     from dragoman.scout.store import SessionFiles
     from dragoman.scout.turn_context import ScoutAnswer
 
-PIECE_SIZE: Final = 1500
+PIECE_SIZE: Final = 600
 """Characters that are said at once, about: a client shows them as they come."""
 
 
@@ -85,7 +76,7 @@ class Scout:
         known = self.store.listed(request.cwd)
         cursor = request.cursor or "0"
         if not cursor.isdecimal() or len(cursor) > 9:
-            raise RemoteError(codes.INVALID_PARAMS, "this is no cursor of ours")
+            raise RemoteError(codes.INVALID_PARAMS, "invalid cursor")
         start = int(cursor)
         page = known[start : start + PAGE_SIZE]
         more = start + PAGE_SIZE < len(known)
@@ -114,8 +105,10 @@ class Scout:
         return await self._respond(turn, turn.text, intent)
 
     async def command(self, turn: Turn, command: ScoutCommand, words: str) -> str | None:
+        from dragoman.scout.questions import of_command
+
         written = f"/{command.name} {words}".strip()
-        intent = command.read(words)
+        intent = of_command(command.name, words)
         if intent is None:
             usage = f"/{command.name} {command.hint}".strip()
             text = (
@@ -124,17 +117,14 @@ class Scout:
             return await self._end(turn, written, text, answered=False)
         return await self._respond(turn, written, intent)
 
-    async def _respond(self, turn: Turn, asked: str, intent: Intent | None) -> str | None:
+    async def _respond(self, turn: Turn, asked: str, intent: Intent) -> str | None:
         from dragoman.scout import answers
-        from dragoman.scout.answers import about as answers_about
         from dragoman.scout.file_reader import FileReader
+        from dragoman.scout.questions import Save
         from dragoman.scout.turn_context import TurnContext
 
         state = turn.session.state
-        if intent is not None:
-            intent = _resolved(intent, getattr(state, "symbol", ""), getattr(state, "path", ""))
-        if intent is None:
-            return await self._end(turn, asked, answers_about.cannot(), answered=False)
+        intent = _resolved(intent, getattr(state, "symbol", ""), getattr(state, "path", ""))
         await turn.think(_understood(intent))
         try:
             reader = FileReader(str(turn.session.cwd))
@@ -143,7 +133,7 @@ class Scout:
         context = TurnContext(turn, reader)
         found: ScoutAnswer = await answers.answer(context, intent, getattr(state, "last", ""))
         if found.answered:
-            await context.finish()
+            await context.step(last=True)
         state.symbol = found.symbol or getattr(state, "symbol", "")
         state.path = found.path or getattr(state, "path", "")
         keep = not isinstance(intent, Save)
@@ -192,27 +182,27 @@ def _handler(scout: Scout, name: str) -> Callable[[Turn, str], Coroutine[Any, An
     return handle
 
 
-def _resolved(intent: Intent, symbol: str, path: str) -> Intent | None:
-    """An intent in which "it" means what was spoken of before; None if that was nothing."""
-    from dragoman.scout.phrases import is_pronoun
+def _resolved(intent: Intent, symbol: str, path: str) -> Intent:
+    """An intent in which "it" means what the question before was about."""
+    from msgspec.structs import replace
+
+    from dragoman.scout.questions import Definition, ReadPath, Uses, is_pronoun
 
     match intent:
-        case Definition(name) | Uses(name) | Callers(name) if is_pronoun(name):
-            return type(intent)(symbol) if symbol else None
-        case Tests(about) if is_pronoun(about):
-            return Tests(symbol) if symbol else None
-        case ReadFile(name, first, last) if is_pronoun(name):
-            return ReadFile(path, first, last) if path else None
+        case Definition(name) | Uses(name) if is_pronoun(name) and symbol:
+            return replace(intent, symbol=symbol)
+        case ReadPath(name) if is_pronoun(name) and path:
+            return replace(intent, path=path)
         case _:
             return intent
 
 
 def _understood(intent: Intent) -> str:
-    """How a question was understood, for whoever watches."""
+    """How a question was understood."""
     named = [
         f"{key}: {value}"
-        for key in type(intent).__match_args__
-        if (value := getattr(intent, key)) not in ("", None) and not isinstance(value, tuple)
+        for key in intent.__struct_fields__
+        if key in ("symbol", "path") and (value := getattr(intent, key))
     ]
     about = (type(intent).__doc__ or "").partition(".")[0]
     return f"{about} ({', '.join(named)})." if named else f"{about}."

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from dragoman.client.services.worker_thread import check
 from dragoman.client.services.workspace import Workspace
@@ -26,23 +23,22 @@ MAX_LINES: Final = 400
 MAX_LINE_SIZE: Final = 2000
 """Characters of a line that are shown."""
 
-MAX_SCAN_SIZE: Final = 256 * 1024 * 1024
-"""How far into a file lines are looked for."""
+MAX_READ_SIZE: Final = 16 * 1024 * 1024
+"""Bytes of a file that are read: lines behind them are not shown."""
 
-CHUNK_SIZE: Final = 256 * 1024
+CHUNK_SIZE: Final = 1024 * 1024
 BINARY_SIZE: Final = 8 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class FilePart:
+class FilePart(NamedTuple):
     """Some lines of a file."""
 
     path: str
     """From the root on."""
     first: int
     lines: list[str]
-    total: int | None
-    """How many lines the file has; None if it was not read to its end."""
+    total: int
+    """How many lines the file has, as far as it was read."""
 
     @property
     def last(self) -> int:
@@ -58,7 +54,7 @@ class FileReader:
         """Its real path."""
 
     def locate(self, path: str) -> str:
-        """A path that somebody wrote, absolute or from the root on, as an absolute one."""
+        """A path that was written, absolute or from the root on, as an absolute one."""
         return os.path.join(self.root, os.path.expanduser(path) if path[:1] == "~" else path)
 
     def relative(self, real: Path) -> str:
@@ -85,78 +81,37 @@ class FileReader:
     def part(
         self, path: str, first: int | None, last: int | None, stop: threading.Event
     ) -> FilePart:
-        """Some lines of a file. A negative `first` means the last lines."""
-        where = self.locate(path)
-        real = self.relative(self._workspace.resolve_for_read(where))
-        with self._workspace.open_for_read(where) as (fd, _):
-            lines = self._raw_lines(path, fd, stop)
-            if first is not None and first < 0:
-                return _tail(real, lines, min(-first, MAX_LINES))
-            start = max(first or 1, 1)
-            wanted = MAX_LINES if last is None else max(0, min(last - start + 1, MAX_LINES))
-            return _slice(real, lines, start, wanted)
+        """Some lines of a file."""
+        lines = self._raw_lines(path, stop)
+        start = max(first or 1, 1)
+        wanted = MAX_LINES if last is None else max(0, min(last - start + 1, MAX_LINES))
+        # Only what is shown is decoded: a file of many lines is read in no time.
+        shown = [_shown(line) for line in lines[start - 1 : start - 1 + wanted]]
+        return FilePart(self.file(path), start, shown, len(lines))
 
-    def all_lines(self, path: str, stop: threading.Event, limit: int = 100_000) -> list[str]:
-        """The lines of a file as far as they are of use for finding out what stands around one."""
+    def all_lines(self, path: str, stop: threading.Event, limit: int = 20_000) -> list[str]:
+        """The lines of a file as far as they are of use for judging it."""
+        return [_shown(line) for line in self._raw_lines(path, stop)[:limit]]
+
+    def _raw_lines(self, path: str, stop: threading.Event) -> list[bytes]:
+        data = bytearray()
         with self._workspace.open_for_read(self.locate(path)) as (fd, _):
-            kept: list[str] = []
-            for line in self._raw_lines(path, fd, stop):
-                kept.append(_shown(line))
-                if len(kept) >= limit:
+            while len(data) < MAX_READ_SIZE:
+                check(stop)
+                try:
+                    chunk = os.read(fd, CHUNK_SIZE)
+                except OSError as error:
+                    raise FileFailed(path, error.strerror or str(error), error.errno) from error
+                if not chunk:
                     break
-            return kept
-
-    def _raw_lines(self, path: str, fd: int, stop: threading.Event) -> Iterator[bytes]:
-        rest = b""
-        scanned_size = 0
-        long_line = False
-        while True:
-            check(stop)
-            try:
-                chunk = os.read(fd, CHUNK_SIZE)
-            except OSError as error:
-                raise FileFailed(path, error.strerror or str(error), error.errno) from error
-            if scanned_size == 0 and b"\0" in chunk[:BINARY_SIZE]:
-                raise NotText(path, "it has NUL bytes in it")
-            if not chunk or scanned_size > MAX_SCAN_SIZE:
-                break
-            scanned_size += len(chunk)
-            *whole, rest = (rest + chunk).split(b"\n")
-            for line in whole:
-                if not long_line:
-                    yield line
-                long_line = False
-            if len(rest) > CHUNK_SIZE:
-                # A line without an end: its beginning is told once, the rest is passed over.
-                if not long_line:
-                    yield rest
-                long_line = True
-                rest = b""
-        if rest and not long_line:
-            yield rest
+                if not data and b"\0" in chunk[:BINARY_SIZE]:
+                    raise NotText(path, "it has NUL bytes in it")
+                data += chunk
+        lines = bytes(data).split(b"\n")
+        return lines if lines[-1] else lines[:-1]
 
 
 def _shown(line: bytes) -> str:
     text = line[: MAX_LINE_SIZE * 4].decode("utf-8", "replace").rstrip("\r")
     cut = len(text) > MAX_LINE_SIZE or len(line) > MAX_LINE_SIZE * 4
     return clean(text[:MAX_LINE_SIZE]) + ("…" if cut else "")
-
-
-# Only what is shown is decoded: a file of millions of lines is read in seconds and not in minutes.
-
-
-def _slice(path: str, lines: Iterable[bytes], start: int, wanted: int) -> FilePart:
-    kept: list[str] = []
-    number = 0
-    for number, line in enumerate(lines, 1):
-        if number >= start and len(kept) < wanted:
-            kept.append(_shown(line))
-    return FilePart(path, start, kept, number)
-
-
-def _tail(path: str, lines: Iterable[bytes], wanted: int) -> FilePart:
-    kept: deque[bytes] = deque(maxlen=wanted)
-    number = 0
-    for number, line in enumerate(lines, 1):  # noqa: B007 - counted
-        kept.append(line)
-    return FilePart(path, max(1, number - len(kept) + 1), [_shown(line) for line in kept], number)

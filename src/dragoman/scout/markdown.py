@@ -70,7 +70,7 @@ def paragraphs(*parts: str | Iterable[str]) -> str:
     return "\n\n".join(text for text in texts if text)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table. Cells must not hold line breaks."""
-    lines = [list(head), ["---"] * len(head), *map(list, rows)]
-    return "\n".join(f"| {' | '.join(c.replace('|', '∣') for c in line)} |" for line in lines)
+def listed(lines: Sequence[str], total: int) -> list[str]:
+    """Items of a list, and how many more there are."""
+    more = total - len(lines)
+    return [*lines, f"- … and {more:,} more"] if more > 0 else list(lines)

@@ -1,500 +1,332 @@
-"""Questions in plain English, and what each of them asks for.
+"""What a question or a slash command asks for, as values.
 
-Owns the table: patterns, what they mean, and the examples that the documentation shows and the
-tests ask. A question is matched as a whole; one that fits no row is not answered, because half an
-understanding would give an answer to something else. It is pure: nothing is looked up here.
-
-Patterns are regular expressions in a shorthand: every group is one that captures nothing, and a
-word in angle brackets stands for a part that many of them share.
+A question is read as a bag of words, not as a sentence: a few words such as "defined", "used",
+"TODO" or "entry points" choose an intent if hardly anything else is said. Every other question is
+an intent, too: search for its words (`BestPlaces`). Pure: `answers` finds out.
 """
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
 
-from dragoman.scout import languages, phrases
-from dragoman.scout.intents import (
-    TAGS,
-    Callers,
-    CountFiles,
-    Definition,
-    EntryPoints,
-    FindFiles,
-    FindText,
-    Folder,
-    Help,
-    Intent,
-    Layout,
-    ReadFile,
-    Readme,
-    RecentChanges,
-    Tests,
-    Todos,
-    Uses,
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.scout import languages
+from dragoman.scout.terms import STOP_WORDS
+
+MAX_QUESTION_SIZE: Final = 400
+"""Characters of a question. A longer text is a task for a model."""
+
+TAGS: Final = ("TODO", "FIXME", "XXX", "HACK", "BUG")
+"""The words that mark what is left to do."""
+
+
+class BestPlaces(Struct, frozen=True):
+    """The best places for the words of a question."""
+
+    text: str
+    is_task: bool = False
+    """Whether it asks for work to be done. Then places are of help, but not an answer."""
+
+
+class Definition(Struct, frozen=True):
+    """Where a name is defined."""
+
+    symbol: str
+    question: str = ""
+    """What to search for if it is an ordinary word and not a name."""
+
+
+class Uses(Struct, frozen=True):
+    """Where a name is used, its definition left out."""
+
+    symbol: str
+    calls: bool = False
+
+
+class FindText(Struct, frozen=True):
+    """Lines with exactly this text."""
+
+    text: str
+
+
+class FindFiles(Struct, frozen=True):
+    """Files by name (a part of it, or with wildcards), or by language."""
+
+    pattern: str
+
+
+class ReadPath(Struct, frozen=True):
+    """A file, some lines of it, or a folder, so many levels deep."""
+
+    path: str
+    first: int | None = None
+    last: int | None = None
+    depth: int = 1
+
+
+class Layout(Struct, frozen=True):
+    """What there is: folders, languages, entry points, tests; or the entry points alone."""
+
+    path: str = ""
+    entry_points: bool = False
+
+
+class Todos(Struct, frozen=True):
+    """What is marked as left to do."""
+
+    tags: tuple[str, ...] = TAGS
+    words: str = ""
+    path: str = ""
+
+
+class Help(Struct, frozen=True):
+    """What scout can do."""
+
+
+class Save(Struct, frozen=True):
+    """Write the last answer to a file."""
+
+    path: str
+
+
+Intent: TypeAlias = (
+    BestPlaces | Definition | Uses | FindText | FindFiles | ReadPath | Layout | Todos | Help | Save
 )
 
-Made: TypeAlias = Intent | None
-Match: TypeAlias = re.Match[str]
 
-SHORTHAND: Final = {
-    "<in>": "( (in|under|inside|below|within|of) <the>(<folder> )?<path>( <folder>)?)?",
-    "<by>": r"( by (?P<author>[\w .@`'\"-]+))?",
-    "<since>": r"( since (?P<since>[\w :.+-]+)"
-    r"| (in|over|during|within) the (last|past) (?P<span>(\d+ )?\w+)"
-    r"| (?P<day>today|yesterday|this (week|month|year)))?",
-    "<lately>": "( (lately|recently|here|in git|in the history|in <the><repo>))*",
-    "<show>": "(show|find|list|locate|get|give|print|display|see|look up|what('s| is| are))",
-    "<read>": "(show|read|cat|open|view|print|display|see)( me)?",
-    "<it>": "(it|this|that|<the><repo>|<the>program)",
-    "<folder>": "(folder|directory|dir)",
-    "<repo>": "(repo|repository|project|code ?base|code|workspace|source( code)?)",
-    "<the>": "((the|this|our|all|any|every|some|its|of) )*",
-    "<is>": "('s| is| are| was| were)",
-    "<name>": phrases.SYMBOL,
-    "<path>": phrases.PATH,
-    "<quoted>": phrases.QUOTED,
-}
-"""What the angle brackets stand for. A part may use those below it."""
+class QuestionKind(NamedTuple):
+    """A kind of question, for the help text and the documentation."""
 
-
-@dataclass(frozen=True, slots=True)
-class QuestionPattern:
-    """One row: what is asked, how it may be put, and what it then means."""
-
+    intent: type
     asks: str
     examples: tuple[str, ...]
-    hints: str
-    """Beginnings of words, one of which is in every such question: most rows are passed over by
-    them, and their patterns, which take milliseconds to compile, are never needed."""
-    patterns: tuple[str, ...]
-    make: Callable[[Match], Made]
-
-
-def _about(kind: Callable[[str], Intent]) -> Callable[[Match], Made]:
-    def make(match: Match) -> Made:
-        name = phrases.symbol(match["symbol"])
-        return None if name is None else kind(name)
-
-    return make
-
-
-def _definition(match: Match) -> Made:
-    name = phrases.symbol(match["symbol"])
-    if name is None:
-        return None
-    return FindFiles(name) if phrases.looks_like_path(name) else Definition(name)
-
-
-def _what_is(match: Match) -> Made:
-    """`what is X` is about a name only where X can be nothing else."""
-    marked = "`" in match[0] or "()" in match[0]
-    return _definition(match) if marked or phrases.looks_like_code(match["symbol"]) else None
-
-
-def _text(match: Match) -> Made:
-    return FindText(phrases.quoted(match) or match.groupdict().get("rest") or "")
-
-
-def _files(match: Match) -> Made:
-    path = match["path"]
-    plain = "file" in match[0].lower() or phrases.looks_like_path(path)
-    return FindFiles(path) if plain else None
-
-
-def _language_files(match: Match) -> Made:
-    known = languages.named(match["language"])
-    return None if known is None else FindFiles(language=known.name)
-
-
-def _folder(match: Match) -> Made:
-    path = match.groupdict().get("path") or ""
-    if path.lower() in ("this", "it", "here", "the"):
-        path = ""
-    if path and "/" not in path and phrases.looks_like_path(path):
-        return ReadFile(*phrases.line_range(path))
-    return Folder(path)
-
-
-def _todos(match: Match) -> Made:
-    written = match["tag"].replace("-", "").upper().removesuffix("S")
-    tags = TAGS if written == "TODO" else (written,)
-    return Todos(tags, (match["words"] or "").strip("`'\""), match["path"] or "")
-
-
-_DAYS: Final = {
-    "today": "midnight",
-    "yesterday": "yesterday",
-    "this week": "1 week ago",
-    "this month": "1 month ago",
-    "this year": "1 year ago",
-}
-
-
-def _changes(match: Match) -> Made:
-    found = match.groupdict()
-    since = f"{found['span']} ago" if found.get("span") else found.get("since") or ""
-    since = since or _DAYS.get((found.get("day") or "").lower(), "")
-    if re.fullmatch(r"\w+ ago", since):
-        since = f"1 {since}"
-    return RecentChanges(
-        int(found["count"]) if found.get("count") else None,
-        since.strip(),
-        (found.get("author") or "").strip("`'\" "),
-        found.get("path") or "",
-    )
-
-
-def _read(match: Match) -> Made:
-    path, first, last = phrases.line_range(match["path"])
-    found = match.groupdict()
-    if found.get("first"):
-        first = int(found["first"])
-        last = int(found["last"]) if found.get("last") else first
-    elif found.get("top"):
-        first, last = 1, int(found["top"])
-    elif found.get("end"):
-        first, last = -int(found["end"]), None
-    return ReadFile(path, first, last)
-
-
-def _only_a_path(match: Match) -> Made:
-    """`show X` may mean anything; it is about a file if X can be nothing else."""
-    path = phrases.line_range(match["path"])[0]
-    if path.endswith("/"):
-        return Folder(path)
-    return _read(match) if phrases.looks_like_path(path) else None
-
-
-def _count(match: Match) -> Made:
-    found = match.groupdict()
-    word = (found.get("language") or "").strip().lower()
-    known = languages.named(word)
-    if word and known is None and word not in ("code", "source", "source code", "text"):
-        return None
-    return CountFiles(found.get("path") or "", known.name if known else "")
-
-
-def _tests(match: Match) -> Made:
-    return Tests(phrases.symbol(match.groupdict().get("symbol")) or "")
 
 
 QUESTIONS: Final = (
-    QuestionPattern(
-        "what scout can do",
-        ("help", "what can you do?"),
-        "help commands usage you i",
-        (
-            "help|commands|usage",
-            "what (can|do|could) (you|i) (do|answer|ask|know)( you)?( here)?",
-            "(who|what) are you",
-        ),
-        lambda match: Help(),
-    ),
-    QuestionPattern(
-        "the README",
-        ("show me the README", "what does the readme say?"),
-        "read",
-        (
-            "((<show>|<read>) )?<the>read ?me(.md)?( file)?",
-            "what does the read ?me say",
-        ),
-        lambda match: Readme(),
-    ),
-    QuestionPattern(
-        "where its programs begin",
-        ("what are the entry points?", "how do I run this project?"),
-        "entry main how where",
-        (
-            "(where<is> |which are |<show> )?<the>entry ?-?points?( here)?",
-            "(where<is> |which is |<show> )?<the>main (function|file|module|program|script)s?",
-            "how (do|can) (i|you|we|one) (run|start|launch|execute) <it>",
-            "where does <it> (start|begin)",
-        ),
-        lambda match: EntryPoints(),
-    ),
-    QuestionPattern(
-        "the tests, or those about a name",
-        ("where are the tests?", "which tests are there for parse_range?"),
-        "test",
-        (
-            "(where<is> |which are |<show> )?<the>tests?( files?| suite)?( located| kept)?"
-            "( (for|of|about|covering) <name>)?",
-            "(what|which|are there( any)?) tests?( files?)?( are there| exist| do we have)?"
-            "( (for|of|about|cover|covering|test) <name>)?",
-            "how<is> <it> tested",
-        ),
-        _tests,
-    ),
-    QuestionPattern(
-        "what is marked as left to do",
-        ("list the TODOs", "show FIXMEs in src about retries", "are there any todos?"),
-        "to fixme hack xxx bug",
-        (
-            "((are|is) there |do we have |which |where are |<show> )?<the>(open |remaining )?"
-            "(?P<tag>to-?dos?|fixmes?|hacks?|xxxs?|bugs?(?= (comment|note|mark)))"
-            "( (comments?|items?|notes?|marks?|markers?|are there|are left))*"
-            "<in>( (about|mentioning|with|for|containing|matching) (?P<words>.+))?",
-        ),
-        _todos,
-    ),
-    QuestionPattern(
-        "how many files and lines there are",
-        (
-            "how many lines of Python are there?",
-            "how many files are in src?",
-            "how big is this repo?",
-        ),
-        "how count number lines",
-        (
-            "how (big|large|long) is <it>",
-            r"(how many|count|number of) <the>lines( of (?P<language>[\w+#. -]+?))?"
-            "( (are there|are|do we have|is there|does <it> have|exist|has <it>))?<in>",
-            r"(how many|count|number of) <the>((?P<language>[\w+#.-]+) )?files"
-            "( (are there|are|do we have|is there|does <it> have|exist|has <it>))?<in>",
-            "lines of code",
-        ),
-        _count,
-    ),
-    QuestionPattern(
-        "what changed lately, as git tells it",
-        (
-            "what changed lately?",
-            "show the last 5 commits",
-            "what changed in src since yesterday?",
-            "what did Ada change in the last 2 weeks?",
-            "who changed README.md last?",
-        ),
-        "change new happen modif commit history edit log touched wrote did",
-        (
-            "(what|which files|anything)('s| is| was| were| has| have)?( been)?"
-            " (changed?|changes|new|happened|happening|modified|committed)<lately>"
-            "( (in|under|to|with|of|about) (?!the (last|past)|git)<path>)?<lately><since><by>",
-            r"(<show> )?<the>(recent|latest|last|newest)( (?P<count>\d{1,4}))?"
-            "( git)? (commits?|changes|history|edits)<lately>"
-            "( (in|to|of|under) (?!the (last|past)|git)<path>)?<by><since>",
-            "(<show> )?<the>(git )?(log|history|commits)( (of|for|in) <path>)?<by><since>",
-            "who (last )?(changed|touched|edited|modified|wrote) <path>( last| lately| recently)?",
-            "when (was|did) <path> (last )?(changed?|touched|edited|modified)( last)?",
-            r"what did (?P<author>[\w .@`'\"-]+?) (change|do|commit|work on)<lately>"
-            "( (in|to) (?!the (last|past))<path>)?<since>",
-        ),
-        _changes,
-    ),
-    QuestionPattern(
-        "lines of a file",
-        ("show lines 10 to 20 of src/app.py", "the last 5 lines of setup.cfg"),
-        "line",
-        (
-            r"((<read>|what('s| is) (on|in)) )?<the>lines? (?P<first>\d{1,9})"
-            r"( ?(to|-|–|through|until|and|till) ?(?P<last>\d{1,9}))? (of|in|from)"
-            " <the>(file )?<path>",
-            r"(<read> )?<the>(file )?<path>( (from|at|on))? lines? (?P<first>\d{1,9})"
-            r"( ?(to|-|–|through|until|and|till) ?(?P<last>\d{1,9}))?",
-            r"(<read> )?<the>(first|top) (?P<top>\d{1,9}) lines? (of|in|from) <the>(file )?<path>",
-            r"(<read> )?<the>last (?P<end>\d{1,9}) lines? (of|in|from) <the>(file )?<path>",
-        ),
-        _read,
-    ),
-    QuestionPattern(
-        "files by name",
-        ("find files named *.toml", "where is pyproject.toml?"),
-        "file find locate where",
-        (
-            "((<show>|which|where<is>) )?<the>files?"
-            " (named|called|matching|like|whose name (is|has|contains)) <path>",
-            "(is|are) there (a |any )?files? (named|called|matching|like) <path>",
-            "(find|locate|where<is>) (the )?(file )?<path>",
-        ),
-        _files,
-    ),
-    QuestionPattern(
-        "files of a language",
-        ("list all Python files",),
-        "file",
-        (r"(<show> )?<the>(?P<language>[\w+#]+) (source )?files( here| there are)?",),
-        _language_files,
-    ),
-    QuestionPattern(
-        "what is in a folder",
-        ("what is in this folder?", "what is in src/?", "list the folder docs"),
-        "what folder dir content ls file which",
-        (
-            "what('s| is| are)( there)? (in|inside|under) <the>(<folder>|<repo>)",
-            "what('s| is| are)( there)? (in|inside|under) <the>(<folder> )?<path>( <folder>)?",
-            "(show|list|open|ls)( me)? <the>(contents? of )?<the><folder>( <path>)?",
-            "(show|list)( me)? <the>contents? of <the><path>( <folder>)?",
-            "ls( <path>)?",
-            "(show|list)( me)? <the>files (in|under|of) <the>(<folder> )?<path>( <folder>)?",
-            "(what|which) files are (in|under) <the>(<folder> )?<path>( <folder>)?",
-        ),
-        _folder,
-    ),
-    QuestionPattern(
-        "a folder with what is below it",
-        ("show the tree of src",),
-        "tree",
-        ("(show )?<the>((file|folder|directory) )?tree( (of|in|under|for))?( <path>)?",),
-        lambda match: Folder(match["path"] or "", depth=3),
-    ),
-    QuestionPattern(
-        "the layout and the languages",
-        (
-            "summarise the layout",
-            "which languages are used here?",
-            "how is this project organised?",
-        ),
-        "summar descri explain outline layout struct organi overview lang laid built what",
-        (
-            "((summari[sz]e|describe|explain|outline|<show>) )?<the>((<repo>|<folder>|file) )?"
-            "(layout|structure|organi[sz]ation|overview|languages?|summary)"
-            "( and (the )?(layout|structure|languages?))?( (used|here|(of|for|in) <it>))*",
-            "(summari[sz]e|describe|explain|outline) <it>",
-            "(what|which) (programming )?languages?( (are|is|does|do))?( (<it>|we))?"
-            "( (used|use|written( in)?|there|in use))?( here)?",
-            "how is <it> (organi[sz]ed|structured|laid out|built up)",
-            "what('s| is) (this|the) <repo>( about)?",
-            "what does this <repo> (contain|do)",
-        ),
-        lambda match: Layout(),
-    ),
-    QuestionPattern(
-        "some words, exactly as they stand",
-        ('find the text "not found"', "grep for retry_after"),
-        "text string phrase word message error grep search",
-        (
-            "(find|search|search for|grep|grep for|look for|where<is>) (the )?"
-            r"(text|string|phrase|words?|message|error( message)?) <quoted>( \w+)?",
-            r"(find|search|search for|grep|grep for|look for) (the )?(text|string|phrase|words?)"
-            r" (?P<rest>[^\s`'\"].*)",
-            "(grep|grep for|search|search for) <quoted>",
-            r"(grep|grep for|search|search for) (?P<rest>[^\s`'\"]+)",
-            "where does (the )?((text|string|message) )?<quoted> (appear|occur|stand|come from)",
-        ),
-        _text,
-    ),
-    QuestionPattern(
-        "who calls a function",
-        ("who calls parse_range?", "where is connect called?"),
-        "call invo",
-        (
-            "(who|what|which (functions?|methods?|code|files?|places?)) (calls?|invokes?) <name>",
-            "where<is> <name> (called|invoked)( from)?",
-            "where <name> (is|gets) (called|invoked)( from)?",
-            "(<show> )?<the>(callers?|calls|call sites|invocations) (of|to|for) <name>",
-        ),
-        _about(Callers),
-    ),
-    QuestionPattern(
-        "where a name is used",
-        ("where is Session used?", "find all references to MAX_SIZE", "who uses open_stdio?"),
-        "use usage refer occur mention import need read depend",
-        (
-            "where<is> <name> (defined and )?(used|referenced|mentioned|imported|needed|read)"
-            "( here| everywhere| anywhere)?",
-            "where <name> is (used|referenced|mentioned|imported|needed)",
-            "(<show> )?<the>(uses|usages?|references|occurrences|mentions|imports) (of|to|for)"
-            " <name>",
-            "(who|what|which (files?|modules?|code|functions?|places?))"
-            " (uses?|references?|imports?|mentions?|needs?|depends? on) <name>",
-            "(is|are) <name> (used|referenced|called|imported)( anywhere| somewhere| at all)?",
-            "how (often )?is <name> used",
-            "where do we use <name>",
-        ),
-        _about(Uses),
-    ),
-    QuestionPattern(
-        "where a name is defined",
-        (
-            "where is the class Session defined?",
-            "find the definition of `connect`",
-            "which file defines parse_range?",
-            "where does MAX_SIZE come from?",
-        ),
-        "defin declar implement locat introd written create set kept source code "
-        "live come sit stand find where which what who how look",
-        (
-            "where<is> <name> (defined|declared|implemented|located|introduced|written|created|set"
-            "|kept)( here)?",
-            "where <name> (is|was|comes|lives)( (defined|declared|implemented|located|set|from))?",
-            "((go to|jump to|<show>|where<is>) )?<the>(definitions?|declarations?|implementations?"
-            "|source|source code|code) (of|for) <name>",
-            "where (do|does|did) (we|you|they|one|somebody|<it>) (define|declare|implement) <name>",
-            "where (does|do) <name> (live|come from|sit|stand)",
-            "where can i find <name>",
-            "(which|what) (files?|modules?|places?|folders?)"
-            " (defines?|declares?|implements?|contains?|has) <name>",
-            "(who|what) (defines|declares|implements) <name>",
-            "how is <name> (defined|implemented|declared)",
-            "where<is> <name>",
-            "(find|locate|look up) <name>",
-        ),
-        _definition,
-    ),
-    QuestionPattern(
-        "what a name is, by its definition",
-        ("what is parse_range?",),
-        "what explain",
-        ("what('s| is| are| does) <name>( do| mean)?", "explain <name>"),
-        _what_is,
-    ),
-    QuestionPattern(
-        "a file",
-        ("read src/app.py", "open app.py:10-20", "cat setup.cfg"),
-        "read cat open view print display show see get give what",
-        (
-            r"(read|cat|open|view|print|display)( me)? (the )?(file )?<path>"
-            r"( (?P<first>\d{1,9})(-(?P<last>\d{1,9}))?)?",
-            "(show|see|get|give)( me)? (the )?file <path>",
-            "(what('s| is) in|what does) (the )?file <path>( (contain|say|do|look like))?",
-        ),
-        _read,
-    ),
-    QuestionPattern(
-        "a file or a folder that is only named",
-        ("show src/app.py", "docs/"),
-        "",
-        ("((show|see|what does) )?<path>( contain| say)?",),
-        _only_a_path,
-    ),
+    QuestionKind(BestPlaces, "the best places for any question",
+                 ("where is the line framing implemented?", "how are retries limited?")),
+    QuestionKind(Definition, "where a name is defined",
+                 ("where is the class Session defined?", "what is parse_range?")),
+    QuestionKind(Uses, "where a name is used or called",
+                 ("where is Session used?", "who calls parse_range?")),
+    QuestionKind(Todos, "what is marked as left to do",
+                 ("list the TODOs", "show FIXMEs in src about retries")),
+    QuestionKind(Layout, "the layout, the languages, the entry points, the tests",
+                 ("what are the entry points?", "summarise the layout", "where are the tests?")),
+    QuestionKind(ReadPath, "a file or a folder",
+                 ("read src/app.py:10-20", "show me the README", "what is in src/?")),
+    QuestionKind(FindFiles, "files by name or by language",
+                 ("where is pyproject.toml?", "find files named *.toml", "list all Python files")),
+    QuestionKind(FindText, "lines with exactly some text", ('find the text "not found"',)),
+    QuestionKind(Help, "what scout can do", ("what can you do?",)),
+)  # fmt: skip
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_USED: Final = _set("use used uses usage references referenced mentions mentioned imports imported")
+_CALLED: Final = _set("call calls called caller callers invokes invoked")
+_ABOUT_NAMES: Final = _set(
+    "class code constant declared declares definition define defined defines enum file find "
+    "function implementation implemented implements interface locate means method module name "
+    "named set struct type variable written"
 )
-"""In the order in which they are tried: what is more particular comes first."""
-
-_ABOUT_MENTION: Final = (
-    "((<read>|summari[sz]e|what('s| is) in|what does) ?)?((this|the|that|it)( file)?)?"
-    r"( say| contain)?|\S*@\S+"
+_LAYOUT: Final = _set(
+    "architecture big describe explain languages language large layout many organised organized "
+    "overview structure structured summarise summarize summary test tests"
 )
+_PROJECT: Final = _set("code codebase program programs project repo repository workspace")
+_START: Final = _set("entry entrypoint entrypoints launch main point points run start")
+_LISTED: Final = _set("contents directory dir files folder list ls tree")
+_READ: Final = _set("cat display open print read view")
+_TASKS: Final = _set(
+    "add build change commit convert create debug delete draft fix generate implement improve "
+    "install make migrate move optimise optimize push refactor remove rename replace review "
+    "rewrite run test translate update upgrade write"
+)
+_POLITE: Final = _set("can could hello hey hi i let me need now please scout to us want would you")
+_HELP: Final = re.compile(
+    r"help|usage|commands|what (?:can|could|do) (?:you|i) (?:do|ask|answer|know)\b.*"
+    r"|(?:who|what) are you"
+)
+_WORD: Final = re.compile(r"[^\s,;?!()`'\"“”‘’]+")
+_QUOTED: Final = re.compile(r"`([^`]+)`|\"([^\"]+)\"|(?<!\w)'([^']+)'(?!\w)|“([^”]+)”")
+_QUOTES: Final = "`'\"“”‘’ "
+_NAME: Final = re.compile(r"[\w$@~](?:[\w$.:#~-]*[\w$~])?[?!]?")
+_CODE: Final = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}|[A-Z][a-z0-9]+$|[_.:#$(]|\d")
+_RANGE: Final = re.compile(
+    r"(?P<path>.+?)(?::|#L| +(?=\d))(?P<first>\d{1,9})(?:(?:-|:|,|\.\.|-L)(?P<last>\d{1,9}))?$"
+)
+_PRONOUNS: Final = ("it", "that", "this")
 
 
-@functools.cache
-def expand(pattern: str) -> re.Pattern[str]:
-    """A pattern in shorthand as a regular expression."""
-    for short, long in SHORTHAND.items():
-        pattern = pattern.replace(short, long)
-    return re.compile(re.sub(r"(?<!\\)\((?!\?)", "(?:", pattern), re.IGNORECASE)
+def is_pronoun(word: str) -> bool:
+    """Whether a word means what was spoken of before."""
+    return word.lower() in _PRONOUNS
 
 
-def _hinted(row: QuestionPattern, asked: str) -> bool:
-    return not row.hints or any(f" {hint}" in asked for hint in row.hints.split())
+def looks_like_path(word: str) -> bool:
+    """Whether a word names a file or a folder rather than something in one."""
+    known = languages.of_path(_RANGE.sub(r"\g<path>", word)) is not languages.OTHER
+    usual = word.lower() in ("readme", "license", "changelog", ".gitignore", "..")
+    # `os.path.join` and `Session.go` read like names too; only what files are really called counts.
+    return "/" in word or "*" in word or usual or (known and word.count(".") <= 2)
 
 
-def understand(text: str, mentions: Sequence[str] = ()) -> Intent | None:
-    """What a question asks for; None if scout cannot tell, or cannot do that.
+def understand(text: str, mentions: Sequence[str] = ()) -> Intent:
+    """What a question asks for. `mentions` are files that were handed over with it."""
+    text = " ".join(text.split())
+    if len(text) > MAX_QUESTION_SIZE:
+        return BestPlaces(text[:MAX_QUESTION_SIZE], is_task=True)
+    spoken = [word.rstrip(".,:") or word for word in _WORD.findall(text)]
+    said = [word.lower() for word in spoken]
+    content = [word for word in spoken if word.lower() not in STOP_WORDS]
+    first = next((word for word in said if word not in _POLITE), "")
+    if mentions and len(content) <= 2:
+        return ReadPath(mentions[0])
+    if _HELP.fullmatch(" ".join(said)):
+        return Help()
+    found = (
+        _asks_text(text, said)
+        or _asks_todos(spoken)
+        or _asks_layout(content, said)
+        or _asks_path(content, said)
+    )
+    if found is None and first in _TASKS:
+        return BestPlaces(text, is_task=True)
+    return found or _asks_name(text, content, said) or BestPlaces(text)
 
-    `mentions` are files that were handed over with the question.
-    """
-    asked = phrases.core(text)
-    if mentions and expand(_ABOUT_MENTION).fullmatch(asked):
-        return ReadFile(mentions[0])
-    words = " " + re.sub(r"[`'\"“”‘’]", " ", asked.lower())
-    for row in QUESTIONS:
-        if not _hinted(row, words):
-            continue
-        for pattern in row.patterns:
-            match = expand(pattern).fullmatch(asked)
-            if match is not None and (made := row.make(match)) is not None:
-                return made
+
+def _left(content: Sequence[str], *known: frozenset[str]) -> list[str]:
+    """The words that are not among the known ones."""
+    return [word for word in content if not any(word.lower() in each for each in known)]
+
+
+def _asks_text(text: str, said: Sequence[str]) -> Intent | None:
+    found = _QUOTED.search(text)
+    quoted = next((part for part in found.groups() if part), "") if found else ""
+    if quoted and (
+        " " in quoted or _set("text string phrase words message grep").intersection(said)
+    ):
+        return FindText(quoted)
+    grep = re.match(r"(?i)(?:please )?grep(?: for)? +(.+)", text)
+    return FindText(grep[1]) if grep else None
+
+
+def _asks_todos(spoken: Sequence[str]) -> Intent | None:
+    tags = [word.upper().replace("-", "").removesuffix("S") for word in spoken]
+    tag = next((tag for tag in tags if tag in TAGS[:4]), None)
+    if tag is None:
+        return None
+    about = spoken.index("about") if "about" in spoken else len(spoken)
+    fillers = STOP_WORDS - {"in", "about"} | _set("list find open left remaining comments notes")
+    rest = [
+        word
+        for at, word in enumerate(spoken)
+        if tags[at] != tag and (at > about or word.lower() not in fillers)
+    ]
+    todos = of_todo(" ".join(rest))
+    if todos.words and about == len(spoken):
+        return None  # It is about code that has to do with such marks.
+    return replace(todos, tags=TAGS if tag == "TODO" else (tag,))
+
+
+def _asks_layout(content: Sequence[str], said: Sequence[str]) -> Intent | None:
+    begins = any(word.startswith("entry") for word in said) or (
+        said[:1] == ["how"] and {"run", "start", "launch"}.intersection(said)
+    )
+    if begins and not _left(content, _START, _PROJECT, _set("find list")):
+        return Layout(entry_points=True)
+    about = _LAYOUT.intersection(said) or (said[:1] == ["what"] and _PROJECT.intersection(said))
+    if about and not _left(content, _LAYOUT, _PROJECT, _USED, _set("list files lines")):
+        return Layout()
     return None
+
+
+def _asks_path(content: Sequence[str], said: Sequence[str]) -> Intent | None:
+    words = frozenset(said)
+    depth = 3 if "tree" in words else 1
+    searched = words & _set("where which find locate named matching")
+    rest = _left(content, _READ, _LISTED, _set("file find line lines locate named matching"))
+    if len(rest) > 1 or words & (_USED | _CALLED):
+        return None
+    if not rest:
+        if words & _READ and "it" in words:
+            return ReadPath("it")
+        return ReadPath("", depth=depth) if words & _LISTED and not searched else None
+    path = rest[0]
+    if words & _set("file files") and not words & _READ and "in" not in words:
+        named = languages.named(path) or looks_like_path(path) or "named" in words
+        return FindFiles(path) if named else None
+    if looks_like_path(path) and searched:
+        return FindFiles(path)
+    read = words & (_READ | _LISTED) or said[:3] == ["what", "is", "in"]
+    return replace(of_read(path), depth=depth) if read or looks_like_path(path) else None
+
+
+def _asks_name(text: str, content: Sequence[str], said: Sequence[str]) -> Intent | None:
+    rest = _left(content, _ABOUT_NAMES, _USED, _CALLED, _set("list"))
+    if not rest and len(content) > 0:
+        rest = [word for word in said if is_pronoun(word)][:1]
+    name = _name(rest[0]) if len(rest) == 1 else ""
+    if not name:
+        return None
+    if (_CALLED | _USED).intersection(said):
+        return Uses(name, calls=bool(_CALLED.intersection(said)))
+    is_code = _CODE.search(name) or f"`{name}" in text
+    return Definition(name, "" if is_code else text)
+
+
+# -- the input of commands
+
+
+def _name(words: str) -> str:
+    """The one name that some words are; empty if they are not a name."""
+    name = words.strip(_QUOTES).removesuffix("()").rstrip(".,;:")
+    return name if _NAME.fullmatch(name) and len(name) <= 200 else ""
+
+
+def of_command(name: str, words: str) -> Intent | None:
+    """What a command asks for; None if its input is not one."""
+    plain = words.strip(_QUOTES)
+    symbol = _name(words)
+    made: dict[str, Intent | None] = {
+        "find": Definition(symbol) if symbol else None,
+        "uses": Uses(symbol) if symbol else None,
+        "calls": Uses(symbol, calls=True) if symbol else None,
+        "search": BestPlaces(words) if plain else None,
+        "text": FindText(plain) if plain else None,
+        "files": FindFiles(plain) if plain else None,
+        "read": of_read(words) if plain else None,
+        "save": Save(plain) if plain else None,
+        "tree": ReadPath(plain, depth=3),
+        "layout": Layout(plain),
+        "todo": of_todo(words),
+        "help": Help(),
+    }
+    return made[name]
+
+
+def of_read(words: str) -> ReadPath:
+    """A path and the lines that are named behind it: ``a.py:10-20``, ``a.py#L10``, ``a.py 10``."""
+    path = words.strip(_QUOTES)
+    found = _RANGE.fullmatch(path)
+    if found is None:
+        return ReadPath(path)
+    last = int(found["last"]) if found["last"] else None
+    return ReadPath(found["path"].strip(_QUOTES), int(found["first"]), last)
+
+
+def of_todo(words: str) -> Todos:
+    """Marks, a folder, and words that the lines must have."""
+    found = re.search(r"(?:^|\s)in (\S+)", words)
+    rest = (words.replace(found[0], "", 1) if found else words).split()
+    tags = tuple(word for word in rest if word in TAGS)
+    others = " ".join(word for word in rest if word not in TAGS)
+    return Todos(tags or TAGS, others.removeprefix("about "), found[1] if found else "")

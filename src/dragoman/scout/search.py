@@ -1,28 +1,43 @@
-"""Search for words in all files of a directory, with ripgrep or, if it is missing, in Python.
+"""Search all files of a directory, with ripgrep or, if it is missing, in Python.
 
-The Python search reads every text file once, in a thread, and splits it into lines only if it
-contains a term. Reading dominates: 50,000 small files take about half a second. Interpreting the
-hits is left to `symbols` and `answers`.
+ripgrep only finds the files that have something; lines are found and counted here, so that both
+searches find the same. Python alone reads every text file once, in a thread. Reading dominates:
+50,000 small files take about half a second. What was found is judged by `symbols` and `rank`.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from dragoman.client.services.worker_thread import check, in_thread
 from dragoman.errors import SpawnError
-from dragoman.scout import languages, programs, ripgrep
+from dragoman.scout import languages, programs
 from dragoman.scout.file_walk import Walk
-from dragoman.scout.hits import Hit, Query, window
+from dragoman.scout.gitignore import SKIPPED
+from dragoman.scout.hits import Hit, window
 
 SEARCH_TIMEOUT: Final = 45.0
-"""Seconds after which our own search tells what it has found so far."""
+"""Seconds after which a search ends with what it has found so far."""
+
+MAX_FILE_SIZE: Final = 32 * 1024 * 1024
+"""Bytes of a file beyond which it is not searched: no source code is that large."""
+
+MAX_LINES_PER_FILE: Final = 5000
+"""Lines that are taken of one file: a table of a million rows does not drown the rest."""
+
+MAX_COUNTED: Final = 20
+"""Lines of a file that are counted for one pattern: more make no difference to anyone."""
+
+MAX_OUTPUT_SIZE: Final = 32 * 1024 * 1024
+"""Bytes of ripgrep's output: the paths of some 300,000 files."""
 
 READ_SIZE: Final = 64 * 1024
 """What is read at first. Nearly every source file fits, and a larger buffer is slower: it is
@@ -30,6 +45,15 @@ fetched from the operating system for each file anew (measured: five times as lo
 
 BINARY_SIZE: Final = 8 * 1024
 """How far into a file a NUL byte is looked for, which no text has."""
+
+RIPGREP: Final = (
+    "rg", "--files-with-matches", "--null", "--no-unicode", "--no-config", "--no-messages",
+    "--hidden", "--no-require-git", "--no-ignore-dot", "--no-ignore-exclude", "--no-ignore-global",
+    "--max-filesize", str(MAX_FILE_SIZE),
+    *(word for name in sorted(SKIPPED) for word in ("--glob", f"!{name}")),
+)  # fmt: skip
+"""The options make it look at the same files as `file_walk` does: .gitignore files of the
+workspace count, and nothing that lies outside of it."""
 
 _FLAGS: Final = (
     os.O_RDONLY
@@ -40,120 +64,149 @@ _FLAGS: Final = (
     | getattr(os, "O_BINARY", 0)
 )
 
-Sink = Callable[[Hit], bool]
-"""Gets each line that was found, in any order, and says whether more is wanted. It is called in one
-thread at a time, which need not be that of the loop."""
 
+@dataclass(slots=True)
+class Found:
+    """The files of a directory, and those that may have something."""
 
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """What a search went through."""
-
-    engine: str
-    files: int | None
-    """How many files were looked into, where that is known."""
+    files: list[str]
+    """All files; empty if they were not asked for and ripgrep did without."""
+    matching: list[str] = field(default_factory=list)
+    """Files to look into, in order: those that ripgrep found, or all."""
+    engine: str = "scout"
     unreadable: int = 0
-    large: int = 0
-    """Files that were passed over because of their size."""
     cut: bool = False
-    """Whether it ended early: enough was found, or the time was up."""
+    """Whether it ended early: there are too many files, or the time was up."""
 
 
-async def search(root: str, query: Query, sink: Sink) -> Searched:
-    """Hand over every line with one of the terms."""
-    output = ripgrep.Output(sink, query)
+async def find_files_with(
+    root: str, pattern: str, under: str = "", *, list_all: bool = False
+) -> Found:
+    """Find the files below a folder that fit a pattern, a regular expression without Unicode.
+
+    Python and ripgrep have to read it alike. Without ripgrep all files are to be looked into.
+    """
+    walk = Walk(root, under)
+    found = Found([])
+    matching = await _ask_ripgrep(root, pattern, under, found)
+    if matching is None or list_all:
+        found.files = await in_thread(root, lambda stop: list(walk.files(stop)))
+        found.unreadable, found.cut = walk.unreadable, found.cut or walk.cut
+    found.matching = found.files if matching is None else matching
+    found.engine = "scout" if matching is None else "ripgrep"
+    return found
+
+
+async def _ask_ripgrep(root: str, pattern: str, under: str, found: Found) -> list[str] | None:
+    """The files that fit; None without ripgrep, or with one that does not know our options."""
+    # Above the workspace no ignore file counts. Below it, what stands above the folder does.
+    above = () if under else ("--no-ignore-parent",)
+    argv = [*RIPGREP, *above, "--regexp", pattern, "--", f"./{under}"]
     try:
-        ran = await programs.run(ripgrep.command(query), cwd=root, on_output=output.feed)
+        ran = await programs.run(argv, cwd=root, limit_size=MAX_OUTPUT_SIZE, timeout=SEARCH_TIMEOUT)
     except SpawnError:
-        pass  # It is not installed, or is no program.
-    else:
-        if output.searched is not None or ran.cut:
-            return Searched("ripgrep", output.searched, cut=ran.cut)
-        # It did not get as far as its summary: a version that does not know our options.
-    return await in_thread(root, lambda stop: search_files(root, query, sink, stop))
+        return None
+    if ran.exit_code not in (0, 1, None) and not ran.output:
+        return None
+    found.cut = ran.cut
+    paths = os.fsdecode(ran.output).split("\0")[:-1]
+    return sorted(path.removeprefix("./").replace(os.sep, "/") for path in paths)
 
 
-def search_files(root: str, query: Query, sink: Sink, stop: threading.Event) -> Searched:
-    """The same without help, in the thread of the caller."""
-    terms = [os.fsencode(term) for term in query.terms]
-    pattern = query.pattern()
-    walk = Walk(root, query.under)
+def count_lines(
+    root: str, patterns: Mapping[str, str], found: Found, stop: threading.Event
+) -> dict[str, dict[str, int]]:
+    """How many lines of each file fit each of some patterns; files without any are left out.
+
+    The key of each pattern is a word that every line contains that fits, in capitals or not.
+    """
+    compiled = [(word, compile_bytes(pattern)) for word, pattern in patterns.items()]
+    counted: dict[str, dict[str, int]] = {}
+    for path, data in _read_all(root, found, stop):
+        # Most files do not have a word, which a plain search tells much sooner than a pattern.
+        lower = data.lower()
+        counts = {
+            word: number
+            for word, pattern in compiled
+            if os.fsencode(word) in lower
+            and (number := sum(1 for _ in islice(_lines(data, pattern), MAX_COUNTED)))
+        }
+        if counts:
+            counted[path] = counts
+    return counted
+
+
+def lines_with(root: str, pattern: str, found: Found, stop: threading.Event) -> Iterator[Hit]:
+    """The lines that fit a pattern."""
+    compiled = compile_bytes(pattern)
+    for path, data in _read_all(root, found, stop):
+        for number, line, at in _lines(data, compiled):
+            yield Hit(path, number, window(line, at))
+
+
+def compile_bytes(pattern: str) -> re.Pattern[bytes]:
+    """A pattern for the bytes of a file."""
+    return re.compile(os.fsencode(pattern), re.MULTILINE)
+
+
+def _read_all(root: str, found: Found, stop: threading.Event) -> Iterator[tuple[str, bytes]]:
+    """The files to look into, as long as there is time."""
     give_up_at = time.monotonic() + SEARCH_TIMEOUT
-    files = unreadable = large = 0
-    # Joined by hand, here and nowhere else: for 50,000 files the difference can be felt.
-    base = os.path.join(root, "")
-    for path in walk.files(stop):
-        files += 1
-        if files % 256 == 0:
+    for number, path in enumerate(found.matching):
+        if number % 256 == 0:
             check(stop)
             if time.monotonic() > give_up_at:
-                return Searched("scout", files, unreadable, large, cut=True)
-        if path.rpartition(".")[2] in languages.BINARY_ENDINGS:
-            continue
+                found.cut = True
+                return
         try:
-            data = read_text(base + path)
-        except TooLargeToSearch:
-            large += 1
-            continue
+            data = read_text(root, path)
         except OSError:
-            unreadable += 1
+            found.unreadable += 1
             continue
-        if not any(term in data for term in terms):
-            continue
-        for line, raw, at in _lines(data, terms):
-            text = window(raw, at)
-            if pattern.search(text) and not sink(Hit(path, line, text)):
-                return Searched("scout", files, unreadable, large, cut=True)
-    return Searched("scout", files, unreadable + walk.unreadable, large, cut=walk.cut)
+        yield path, data
 
 
-class TooLargeToSearch(Exception):
-    """A file that is passed over because of its size."""
-
-
-def read_text(path: str, *, binary: bool = False) -> bytes:
-    """A whole text file; nothing if it is no text, unless that is wanted, too.
-
-    Never follows a link and never waits.
-    """
-    fd = os.open(path, _FLAGS)
+def read_text(root: str, path: str) -> bytes:
+    """A whole text file; nothing if it is not text. Never follows a link and never waits."""
+    if path.rpartition(".")[2] in languages.BINARY_ENDINGS:
+        return b""
+    fd = os.open(os.path.join(root, path), _FLAGS)
     try:
         data = os.read(fd, READ_SIZE)
-        if not binary and b"\0" in data[:BINARY_SIZE]:
+        if b"\0" in data[:BINARY_SIZE]:
             return b""
         if len(data) < READ_SIZE:
             return data
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
             return b""
-        if info.st_size > ripgrep.MAX_FILE_SIZE:
-            raise TooLargeToSearch
+        if info.st_size > MAX_FILE_SIZE:
+            raise OSError(f"more than {MAX_FILE_SIZE} bytes")
         # Read and not mapped: a file that shrinks while it is mapped kills the process.
         chunks = [data]
-        left = ripgrep.MAX_FILE_SIZE
-        while data and left > 0:
-            data = os.read(fd, min(left, 1024 * 1024))
+        while data and sum(map(len, chunks)) <= MAX_FILE_SIZE:
+            data = os.read(fd, 1024 * 1024)
             chunks.append(data)
-            left -= len(data)
         return b"".join(chunks)
     finally:
         os.close(fd)
 
 
-def _lines(data: bytes, terms: list[bytes]) -> Iterator[tuple[int, bytes, int]]:
-    """Each line with a term in it: its number, its bytes around the term, where the term is."""
+def _lines(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[tuple[int, bytes, int]]:
+    """Each line that fits: its number, its bytes, where in it the pattern begins to fit."""
     number = 1
-    start = 0
-    for _ in range(ripgrep.MAX_LINES_PER_FILE):
-        at = min((found for term in terms if (found := data.find(term, start)) >= 0), default=-1)
-        if at < 0:
+    start = counted = 0
+    for _ in range(MAX_LINES_PER_FILE):
+        found = pattern.search(data, start)
+        if found is None:
             return
-        number += data.count(b"\n", start, at)
+        # A pattern may begin with the line break before the word.
+        at = found.start() + (data[found.start() : found.start() + 1] == b"\n")
+        number += data.count(b"\n", counted, at)
         begin = data.rfind(b"\n", 0, at) + 1
         end = data.find(b"\n", at)
         end = len(data) if end < 0 else end
         yield number, data[begin:end], at - begin
-        start = end + 1
-        number += 1
+        counted, start = at, end
         if start >= len(data):
             return

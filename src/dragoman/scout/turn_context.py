@@ -16,10 +16,10 @@ from typing import Any, Final, TypeVar
 from dragoman.agent import ToolCall, Turn
 from dragoman.client.services.worker_thread import in_thread
 from dragoman.dialects.acp import v1 as acp
-from dragoman.scout import search as scout_search
 from dragoman.scout.file_reader import FileReader
-from dragoman.scout.hits import Hit, Query, is_text_path
+from dragoman.scout.hits import Hit, is_text_path
 from dragoman.scout.markdown import bullet, count
+from dragoman.scout.search import Found, find_files_with, lines_with
 
 T = TypeVar("T")
 
@@ -28,6 +28,9 @@ MAX_LOCATIONS: Final = 50
 
 MAX_REPORTED: Final = 20
 """Lines that a tool call shows."""
+
+MAX_HITS: Final = 100_000
+"""Lines that are looked at in one search: about a second's work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,39 +52,26 @@ class TurnContext:
         self.turn = turn
         self.reader = reader
         self.root = reader.root
-        self._steps: list[str] = []
+        self._steps: tuple[str, ...] = ()
         self._done = 0
 
     # -- the plan
 
     async def plan(self, *steps: str) -> None:
         """Say what is going to be done; the first step begins."""
-        self._steps = list(steps)
-        self._done = 0
-        await self._tell()
+        self._steps, self._done = steps, -1
+        await self.step()
 
-    async def step(self) -> None:
-        """The step at hand is done; the next one begins."""
-        if self._done < len(self._steps):
-            self._done += 1
-            await self._tell()
-
-    async def finish(self) -> None:
-        """All is done."""
-        if self._done < len(self._steps):
-            self._done = len(self._steps)
-            await self._tell()
-
-    async def _tell(self) -> None:
-        def status(number: int) -> str:
-            if number < self._done:
-                return "completed"
-            return "in_progress" if number == self._done else "pending"
-
+    async def step(self, *, last: bool = False) -> None:
+        """The step at hand is done, or all of them; the next one begins."""
+        if self._done >= len(self._steps):
+            return
+        self._done = len(self._steps) if last else self._done + 1
+        states = ["completed"] * self._done + ["in_progress"] + ["pending"] * len(self._steps)
         await self.turn.plan(
             [
-                acp.PlanEntry(content=step, priority="medium", status=status(number))
-                for number, step in enumerate(self._steps)
+                acp.PlanEntry(content=step, priority="medium", status=status)
+                for step, status in zip(self._steps, states, strict=False)
             ]
         )
 
@@ -92,13 +82,13 @@ class TurnContext:
         self, title: str, kind: str, name: str, raw_input: Any = None, path: str | None = None
     ) -> AsyncIterator[ToolCall]:
         """Report a look at something."""
-        where = None if path is None else self.locations([Hit(path, 0, "")])
+        where = None if path is None else self._locations([Hit(path, 0, "")])
         async with self.turn.tool(
             title, kind=kind, name=name, raw_input=raw_input, locations=where
         ) as call:
             yield call
 
-    def locations(self, hits: Sequence[Hit]) -> list[acp.ToolCallLocation]:
+    def _locations(self, hits: Sequence[Hit]) -> list[acp.ToolCallLocation]:
         """Places as a client can open them: absolute, and lines from 1 on."""
         return [
             acp.ToolCallLocation(path=os.path.join(self.root, hit.path), line=hit.line or None)
@@ -114,9 +104,15 @@ class TurnContext:
         await call.update(
             status="completed",
             content=[acp.Content(content=acp.TextContent(text="\n".join([text, *lines])))],
-            locations=self.locations(hits),
+            locations=self._locations(hits),
             raw_output=raw,
         )
+
+    async def report_search(self, call: ToolCall, hits: Sequence[Hit], found: Found) -> None:
+        """Say what a search found."""
+        text = f"{count(len(hits), 'place')} ({found.engine})"
+        raw = {"engine": found.engine, "places": len(hits)}
+        await self.report(call, hits, text, {**raw, "complete": not found.cut})
 
     # -- looking
 
@@ -127,42 +123,35 @@ class TurnContext:
     async def search(
         self,
         title: str,
-        query: Query,
-        sink: scout_search.Sink,
-        found: Callable[[], Sequence[Hit]],
-    ) -> scout_search.Searched:
-        """Search as a tool call; `found` gives what is worth showing, when it is over."""
-        raw: dict[str, Any] = {"terms": list(query.terms), "words": query.words}
-        if query.under:
-            raw["folder"] = query.under
-        async with self.tool(title, "search", "search", raw, path=query.under) as call:
-            searched = await scout_search.search(self.root, query, sink)
-            hits = found()
-            files = "all" if searched.files is None else f"{searched.files:,}"
-            text = f"{count(len(hits), 'place')} in {files} files ({searched.engine})"
-            output = {
-                "engine": searched.engine,
-                "files": searched.files,
-                "places": len(hits),
-                "complete": not searched.cut,
-            }
-            await self.report(call, hits, text, output)
-        return searched
+        patterns: dict[str, str],
+        take: Callable[[Hit], None],
+        shown: Callable[[], Sequence[Hit]],
+        under: str = "",
+    ) -> Found:
+        """Hand over each line that fits a pattern; `shown` gives those that are worth showing."""
+        raw = {"terms": list(patterns), **({"folder": under} if under else {})}
+        async with self.tool(title, "search", "search", raw, path=under) as call:
+            any_of = "|".join(f"(?:{pattern})" for pattern in patterns.values())
+            found = await find_files_with(self.root, any_of, under)
+
+            def scan(stop: threading.Event) -> None:
+                for number, hit in enumerate(lines_with(self.root, any_of, found, stop)):
+                    if number >= MAX_HITS:
+                        found.cut = True
+                        break
+                    take(hit)
+
+            await self.in_thread(scan)
+            await self.report_search(call, shown(), found)
+        return found
 
 
-def reservations(searched: scout_search.Searched) -> str:
+def reservations(found: Found) -> str:
     """What a search may have missed, as a sentence; nothing if it was complete."""
     reasons = []
-    if searched.cut:
+    if found.cut:
         reasons.append("the search was ended early, so there may be more")
-    if searched.unreadable:
-        reasons.append(
-            f"{count(searched.unreadable, 'file or folder', 'files or folders')} could not be read"
-        )
-    if searched.large:
-        reasons.append(
-            f"{count(searched.large, 'file')} of more than 32 MiB was not searched"
-            if searched.large == 1
-            else f"{searched.large:,} files of more than 32 MiB were not searched"
-        )
+    if found.unreadable:
+        number = count(found.unreadable, "file or folder", "files or folders")
+        reasons.append(f"{number} could not be read, or had more than 32 MiB")
     return f"Not complete: {'; '.join(reasons)}." if reasons else ""

@@ -37,7 +37,7 @@ def test_its_start_loads_nothing_that_only_a_turn_needs() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    for name in ("questions", "rules", "answers", "store", "searching", "platformdirs"):
+    for name in ("questions", "definitions", "answers", "store", "search", "platformdirs"):
         assert name not in done.stdout
 
 

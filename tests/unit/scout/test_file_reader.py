@@ -29,16 +29,11 @@ def test_lines_are_counted_from_one(root: Path) -> None:
     assert part.lines == ["line 3", "line 4"]
 
 
-def test_a_negative_first_line_counts_from_the_end(root: Path) -> None:
-    part = FileReader(str(root)).part("src/a.py", -2, None, GO)
-    assert (part.first, part.lines) == (9, ["line 9", "line 10"])
-
-
 def test_only_what_is_shown_is_decoded(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[bytes] = []
     monkeypatch.setattr(file_reader, "_shown", shown.append)
     reader = FileReader(str(root))
-    for first, last, wanted in ((2, 3, 2), (-3, None, 3), (100, 200, 0)):
+    for first, last, wanted in ((2, 3, 2), (100, 200, 0)):
         shown.clear()
         assert reader.part("src/a.py", first, last, GO).total == 10
         assert len(shown) == wanted

@@ -2,12 +2,9 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 from dragoman.scout.hits import (
     MAX_AFTER,
     MAX_BEFORE,
-    Query,
     clean,
     is_text_path,
     shown_path,
@@ -37,19 +34,3 @@ def test_paths_are_shown_on_one_line_whatever_they_hold() -> None:
     assert shown_path(path) == "a\ufffd\\n\ufffdb"
     assert not is_text_path(path)
     assert is_text_path("src/ä.py")
-
-
-@pytest.mark.parametrize(
-    ("query", "line", "found"),
-    [
-        (Query(("foo",)), "a foo b", True),
-        (Query(("foo",)), "food", False),
-        (Query(("foo",)), "föfoo", False),
-        (Query(("foo",), words=False), "food", True),
-        (Query(("TODO", "XXX")), "# XXX", True),
-        (Query(("a.b",)), "axb", False),
-        (Query(("empty?",)), "x.empty?(y)", True),
-    ],
-)
-def test_a_query_finds_its_terms_literally(query: Query, line: str, found: bool) -> None:
-    assert bool(query.pattern().search(line)) is found

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.scout import languages
-from dragoman.scout.rules import RULES
+from dragoman.scout.definitions import defined_in
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,8 @@ from dragoman.scout.rules import RULES
         ("A.PY", "Python"),
         (".gitignore", "Other"),
         ("LICENSE", "Other"),
+        ("go", "Other"),
+        ("x/makefile", "Make"),
         ("a.py/b", "Other"),
     ],
 )
@@ -29,8 +31,9 @@ def test_no_two_languages_claim_the_same_files() -> None:
     assert not set(endings) & languages.BINARY_ENDINGS
 
 
-def test_every_family_has_rules_and_no_rules_are_for_nobody() -> None:
-    assert {one.family for one in (*languages.LANGUAGES, languages.OTHER)} == set(RULES)
+def test_every_language_has_rules_for_definitions() -> None:
+    for one in (*languages.LANGUAGES, languages.OTHER):
+        assert defined_in("", one) is None
 
 
 @pytest.mark.parametrize(

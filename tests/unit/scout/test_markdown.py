@@ -39,5 +39,6 @@ def test_paragraphs_leave_out_what_is_empty() -> None:
     assert markdown.paragraphs("a", "", [], ["b", "c"]) == "a\n\nb\nc"
 
 
-def test_a_table_has_a_head_and_cells_that_cannot_break_it() -> None:
-    assert markdown.table(("a", "b"), [("1|2", "3")]) == "| a | b |\n| --- | --- |\n| 1∣2 | 3 |"
+def test_a_list_says_how_many_more_there_are() -> None:
+    assert markdown.listed(["- a"], 1) == ["- a"]
+    assert markdown.listed(["- a"], 1201) == ["- a", "- … and 1,200 more"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -17,46 +18,44 @@ def python(program: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", program]
 
 
-@aio
-async def test_output_code_and_complaint_are_told(tmp_path: Path) -> None:
-    program = "import os, sys; print(os.getcwd()); sys.stderr.write('oh'); sys.exit(3)"
-    ran, output = await programs.collect(python(program), cwd=str(tmp_path), limit_size=1000)
-    assert output.decode().strip() == str(tmp_path)
-    assert (ran.exit_code, ran.complaint, ran.cut) == (3, "oh", False)
+async def run(
+    folder: Path, program: str, *, limit_size: int = 5000, timeout: float = WAIT_TIMEOUT
+) -> programs.Ran:
+    return await programs.run(
+        python(program), cwd=str(folder), limit_size=limit_size, timeout=timeout
+    )
 
 
 @aio
-async def test_a_program_is_ended_when_enough_was_seen(tmp_path: Path) -> None:
-    program = "while True: print('x' * 1000)"
+async def test_output_and_code_are_told(tmp_path: Path) -> None:
+    ran = await run(tmp_path, "import os, sys; print(os.getcwd()); sys.exit(3)")
+    assert ran.output.decode().strip() == str(tmp_path)
+    assert (ran.exit_code, ran.cut) == (3, False)
+
+
+@aio
+async def test_a_program_that_writes_too_much_is_ended(tmp_path: Path) -> None:
     async with asyncio.timeout(WAIT_TIMEOUT):
-        ran, output = await programs.collect(python(program), cwd=str(tmp_path), limit_size=5000)
+        ran = await run(tmp_path, "while True: print('x' * 1000)")
     assert ran.cut
-    assert len(output) == 5000
+    assert len(ran.output) == 5000
 
 
 @aio
 async def test_a_program_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     program = "import time; print('begun', flush=True); time.sleep(600)"
-    ran = await programs.run(
-        python(program), cwd=str(tmp_path), on_output=lambda data: True, timeout=0.3
-    )
+    ran = await run(tmp_path, program, timeout=0.3)
     assert (ran.exit_code, ran.cut) == (None, True)
 
 
 @aio
 async def test_a_cancelled_caller_leaves_no_program_behind(tmp_path: Path) -> None:
-    begun = asyncio.Event()
-
-    def heard(data: bytes) -> bool:
-        begun.set()
-        return True
-
-    program = "import time; print('begun', flush=True); time.sleep(600)"
+    pipe = tmp_path / "begun"
+    os.mkfifo(pipe)
+    program = f"import time; open({str(pipe)!r}, 'w').close(); time.sleep(600)"
     async with asyncio.timeout(WAIT_TIMEOUT), asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(
-            programs.run(python(program), cwd=str(tmp_path), on_output=heard)
-        )
-        await begun.wait()
+        running = tasks.create_task(run(tmp_path, program))
+        await asyncio.to_thread(pipe.read_text)
         running.cancel()
     assert running.cancelled()
 
@@ -64,4 +63,4 @@ async def test_a_cancelled_caller_leaves_no_program_behind(tmp_path: Path) -> No
 @aio
 async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(ProgramNotFound):
-        await programs.collect(["no-such-program-at-all"], cwd=str(tmp_path), limit_size=1)
+        await programs.run(["no-such-program-at-all"], cwd=str(tmp_path), limit_size=1, timeout=1.0)

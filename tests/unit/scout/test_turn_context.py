@@ -4,24 +4,22 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.scout.search import Searched
+from dragoman.scout.search import Found
 from dragoman.scout.turn_context import reservations
 from tests.aio import aio
 from tests.unit.scout.asking import answer
 
 
 @pytest.mark.parametrize(
-    ("searched", "words"),
+    ("found", "words"),
     [
-        (Searched("x", 1), ""),
-        (Searched("x", 1, cut=True), "ended early"),
-        (Searched("x", 1, unreadable=2), "2 files or folders could not be read"),
-        (Searched("x", 1, large=1), "1 file of more than 32 MiB was not searched"),
-        (Searched("x", 1, large=2), "2 files of more than 32 MiB were not searched"),
+        (Found([]), ""),
+        (Found([], cut=True), "ended early"),
+        (Found([], unreadable=2), "2 files or folders could not be read"),
     ],
 )
-def test_what_was_missed_is_said(searched: Searched, words: str) -> None:
-    said = reservations(searched)
+def test_what_was_missed_is_said(found: Found, words: str) -> None:
+    said = reservations(found)
     assert words in said
     assert bool(said) is bool(words)
 

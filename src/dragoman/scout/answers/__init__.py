@@ -1,7 +1,8 @@
 """Answer a question: dispatch each intent to the module that handles it.
 
-`names` answers about symbols in code, `places` about files and folders, `work` about to-dos and
-changes, `save` writes a file. Each module is imported when it is needed.
+`best_places` searches for the words of any question, `names` answers about symbols in code,
+`folders` about files and folders, `todos` lists what is left to do, `save` writes a file. Each
+module is imported when it is needed.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 from typing import assert_never
 
 from dragoman.errors import ServiceError
-from dragoman.scout import intents
+from dragoman.scout import questions
 from dragoman.scout.turn_context import ScoutAnswer, TurnContext
 
 
-async def answer(context: TurnContext, intent: intents.Intent, last: str = "") -> ScoutAnswer:
+async def answer(context: TurnContext, intent: questions.Intent, last: str = "") -> ScoutAnswer:
     """Find out what was asked for. `last` is the answer before this one, for saving it."""
     try:
         return await _answer(context, intent, last)
@@ -21,37 +22,32 @@ async def answer(context: TurnContext, intent: intents.Intent, last: str = "") -
         return ScoutAnswer(f"I cannot do that: {error}.", answered=False)
 
 
-async def _answer(context: TurnContext, intent: intents.Intent, last: str) -> ScoutAnswer:
+async def _answer(context: TurnContext, intent: questions.Intent, last: str) -> ScoutAnswer:
     match intent:
-        case intents.Definition() | intents.Uses() | intents.Callers() | intents.FindText():
+        case questions.BestPlaces():
+            from dragoman.scout.answers import best_places
+
+            return await best_places.answer(context, intent)
+        case questions.Definition() | questions.Uses() | questions.FindText():
             from dragoman.scout.answers import names
 
             return await names.answer(context, intent)
-        case intents.Todos() | intents.RecentChanges():
-            from dragoman.scout.answers import work
+        case questions.Todos():
+            from dragoman.scout.answers import todos
 
-            return await work.answer(context, intent)
-        case intents.Save():
+            return await todos.answer(context, intent)
+        case questions.Save():
             from dragoman.scout.answers import save
 
             return await save.save(context, intent, last)
-        case intents.Help():
-            from dragoman.scout.answers import about
+        case questions.Help():
+            from dragoman.scout.answers.best_places import abilities
 
             await context.plan("Say what I can do")
-            return ScoutAnswer(about.abilities())
-        case (
-            intents.FindFiles()
-            | intents.Folder()
-            | intents.Layout()
-            | intents.ReadFile()
-            | intents.CountFiles()
-            | intents.Readme()
-            | intents.EntryPoints()
-            | intents.Tests()
-        ):
-            from dragoman.scout.answers import places
+            return ScoutAnswer(abilities())
+        case questions.FindFiles() | questions.ReadPath() | questions.Layout():
+            from dragoman.scout.answers import folders
 
-            return await places.answer(context, intent)
+            return await folders.answer(context, intent)
         case _ as never:
             assert_never(never)

@@ -1,20 +1,25 @@
-"""Answers about names in programs, and about words as they stand.
+"""Answer questions about names in programs, and about lines with exactly some text.
 
-Owns the steps from a name to its definitions, uses and callers, and how they are told. The lines
-are sorted by `symbols`; what was not found is said, and a name that stands nowhere is no answer.
+`symbols` sorts the lines into definitions, uses and calls. A name that stands nowhere is not an
+answer; then the nearest places are named.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias, assert_never
+from typing import Final, TypeAlias
 
 from dragoman.errors import ServiceError
 from dragoman.scout import languages, symbols
-from dragoman.scout.hits import Hit, Query
-from dragoman.scout.intents import Callers, Definition, FindText, Uses
-from dragoman.scout.markdown import bullet, code, count, fence, paragraphs, place
+from dragoman.scout.answers import best_places
+from dragoman.scout.definitions import LOCAL
+from dragoman.scout.file_reader import FileReader
+from dragoman.scout.hits import Hit
+from dragoman.scout.markdown import bullet, code, count, fence, listed, paragraphs, place
+from dragoman.scout.questions import BestPlaces, Definition, FindText, Uses
 from dragoman.scout.symbols import Defined, Sightings
+from dragoman.scout.terms import literal_pattern
 from dragoman.scout.turn_context import ScoutAnswer, TurnContext, reservations
 
 MAX_LISTED: Final = 30
@@ -24,25 +29,21 @@ MAX_DEFINITIONS: Final = 12
 SNIPPET: Final = 10
 """Lines of the best definition that are shown."""
 
-MAX_TEXTS: Final = 20_000
-"""Lines that are taken in a search for some words."""
+MAX_LOOKED_INTO: Final = 40
+"""Files that are opened to see what stands around a line."""
 
-Asked: TypeAlias = Definition | Uses | Callers | FindText
+Asked: TypeAlias = Definition | Uses | FindText
 
 
 async def answer(context: TurnContext, asked: Asked) -> ScoutAnswer:
-    """Answer a question about a name or some words."""
+    """Answer a question about a name or some text."""
     match asked:
         case Definition():
-            return await _definition(context, asked.symbol)
-        case Uses():
-            return await _uses(context, asked.symbol)
-        case Callers():
-            return await _callers(context, asked.symbol)
-        case FindText():
-            return await _text(context, asked.text)
-        case _ as never:
-            assert_never(never)
+            return await _definition(context, asked)
+        case Uses(symbol, calls):
+            return await _uses(context, symbol, calls=calls)
+        case FindText(text):
+            return await _text(context, text)
 
 
 class _Name:
@@ -61,156 +62,124 @@ class _Name:
         self, context: TurnContext, title: str, shown: Callable[[], Sequence[Hit]]
     ) -> None:
         """Search, and choose the definitions that are meant. `shown` is what was looked for."""
-        seen = self.seen
-        searched = await context.search(
-            f"{title} {code(self.name)}",
-            Query((self.name,)),
-            seen,
-            shown,
-        )
-        self.missed = reservations(searched)
-        self.best = seen.best()
+        patterns = {self.name: literal_pattern(self.name)}
+        found = await context.search(f"{title} {code(self.name)}", patterns, self.seen, shown)
+        self.missed = reservations(found)
+        self.best = self.seen.best()
         if self.container and self.best:
-            found, container = self.best, self.container
-            inside = await context.in_thread(
-                lambda stop: symbols.belonging(found, container, context.reader, stop)
-            )
+            hits = [each.hit for each in self.best]
+            around = await context.in_thread(lambda stop: _around(context.reader, hits, stop))
+            inside = [
+                each
+                for each, names in zip(self.best, around, strict=True)
+                if self.container in names or f"{self.container}::" in each.hit.text
+            ]
             if inside:
                 self.best = inside
             else:
                 self.note = f"I found no {code(self.symbol)} as such; this is {code(self.name)}."
+        await context.step()
 
-    def unknown(self) -> ScoutAnswer:
+    async def unknown(self, context: TurnContext) -> ScoutAnswer:
         text = f"I found no {code(self.symbol)} in this folder."
-        return ScoutAnswer(paragraphs(text, self.missed), answered=False)
+        near = await best_places.nearest(context, self.symbol)
+        return ScoutAnswer(paragraphs(text, near, self.missed), answered=False)
 
 
-async def _definition(context: TurnContext, symbol: str) -> ScoutAnswer:
+async def _definition(context: TurnContext, asked: Definition) -> ScoutAnswer:
+    symbol = asked.symbol
     await context.plan(f"Search for {code(symbol)}", "Tell definitions from uses", "Answer")
-    asked = _Name(symbol)
-    seen = asked.seen
-    await asked.look(
+    name = _Name(symbol)
+    seen = name.seen
+    await name.look(
         context, "Search for", lambda: [each.hit for each in seen.best()] or seen.other_uses()
     )
-    await context.step()
+    if asked.question and (not name.best or name.best[0].mark.rank == LOCAL):
+        return await best_places.answer(context, BestPlaces(asked.question))
     if not seen.known:
-        return asked.unknown()
-    exports = seen.exports()
-    if not asked.best:
-        mentions = _listed(seen.other_uses(), 5, seen.use_count)
-        told = [*_defined(exports), *mentions]
+        return await name.unknown(context)
+    if not name.best:
+        mentions = listed([bullet(hit) for hit in seen.other_uses()[:5]], len(seen.uses))
         text = f"I found no definition of {code(symbol)} in this folder, only mentions of it:"
         # It is used here and defined elsewhere, or in a way I do not know: not an answer.
-        return ScoutAnswer(paragraphs(text, told, asked.missed), answered=False, symbol=symbol)
-    first = asked.best[0]
+        return ScoutAnswer(paragraphs(text, mentions, name.missed), answered=False, symbol=symbol)
+    first = name.best[0]
     snippet = await _snippet(context, first.hit)
     await context.step()
-    language = languages.of_path(first.hit.path)
     where = place(first.hit.path, first.hit.line)
-    kind = f"{first.mark.kind}, {language.name}"
-    if len(asked.best) == 1:
-        head = f"{code(symbol)} is defined in {where} ({kind}):"
-        rest: list[str] = []
-    else:
-        number = count(len(asked.best), "place")
+    kind = f"{first.mark.kind}, {languages.of_path(first.hit.path).name}"
+    head = f"{code(symbol)} is defined in {where} ({kind}):"
+    if len(name.best) > 1:
+        number = count(len(name.best), "place")
         head = f"{code(symbol)} is defined in {number}. First of all in {where} ({kind}):"
-        rest = _defined(asked.best[1:MAX_DEFINITIONS])
-        if len(asked.best) > MAX_DEFINITIONS:
-            rest.append(f"- … and {len(asked.best) - MAX_DEFINITIONS:,} more")
-    passed_on = ["Passed on by:", *_defined(exports[:5])] if exports else []
-    return ScoutAnswer(
-        paragraphs(asked.note, head, snippet, rest, passed_on, asked.missed),
-        symbol=symbol,
-        path=first.hit.path,
-    )
+    rest = listed(_defined(name.best[1:MAX_DEFINITIONS]), len(name.best) - 1)
+    text = paragraphs(name.note, head, snippet, rest, name.missed)
+    return ScoutAnswer(text, symbol=symbol, path=first.hit.path)
 
 
-async def _uses(context: TurnContext, symbol: str) -> ScoutAnswer:
-    await context.plan(f"Search for {code(symbol)}", "Leave out its definition", "Answer")
-    asked = _Name(symbol)
-    seen = asked.seen
-    await asked.look(context, "Search for uses of", seen.other_uses)
-    await context.step()
+async def _uses(context: TurnContext, symbol: str, *, calls: bool) -> ScoutAnswer:
+    what, verb = ("calls", "called") if calls else ("uses", "used")
+    await context.plan(f"Search for {what} of {code(symbol)}", "Leave out its definition", "Answer")
+    name = _Name(symbol)
+    seen = name.seen
+
+    def wanted() -> list[Hit]:
+        return symbols.in_order(seen.calls) if calls else seen.other_uses()
+
+    await name.look(context, f"Search for {what} of", wanted)
     if not seen.known:
-        return asked.unknown()
-    uses = seen.other_uses()
-    shown_as_definition = seen.use_count - len(uses) if len(seen.uses) < symbols.MAX_KEPT else 0
-    total = max(seen.use_count - shown_as_definition, len(uses))
-    defined = ["Defined in:", *_defined(asked.best[:5])] if asked.best else []
-    await context.step()
-    if not uses:
-        text = f"{code(symbol)} is not used anywhere in this folder."
-        return ScoutAnswer(paragraphs(asked.note, text, defined, asked.missed), symbol=symbol)
-    files = len({hit.path for hit in uses} | set(seen.files))
-    head = f"{code(symbol)} is used in {count(total, 'place')} in {count(files, 'file')}:"
-    return ScoutAnswer(
-        paragraphs(asked.note, head, _listed(uses, MAX_LISTED, total), defined, asked.missed),
-        symbol=symbol,
-    )
-
-
-async def _callers(context: TurnContext, symbol: str) -> ScoutAnswer:
-    await context.plan(f"Search for calls of {code(symbol)}", "See what they stand in", "Answer")
-    asked = _Name(symbol)
-    seen = asked.seen
-    await asked.look(context, "Search for calls of", lambda: seen.in_order(seen.calls))
-    await context.step()
-    if not seen.known:
-        return asked.unknown()
-    calls = seen.in_order(seen.calls)
-    told = await context.in_thread(
-        lambda stop: symbols.callers(calls[:MAX_LISTED], context.reader, stop)
-    )
-    await context.step()
-    defined = ["Defined in:", *_defined(asked.best[:5])] if asked.best else []
-    if not calls:
-        text = f"Nobody calls {code(symbol)} in this folder."
-        return ScoutAnswer(paragraphs(asked.note, text, defined, asked.missed), symbol=symbol)
-    files = len({hit.path for hit in calls})
-    lines = [bullet(hit, f"in {code(name)}:" if name else "") for hit, name in told]
-    if seen.call_count > len(lines):
-        lines.append(f"- … and {seen.call_count - len(lines):,} more")
-    number = count(seen.call_count, "place")
-    head = f"{code(symbol)} is called in {number} in {count(files, 'file')}:"
-    return ScoutAnswer(paragraphs(asked.note, head, lines, defined, asked.missed), symbol=symbol)
+        return await name.unknown(context)
+    hits = wanted()
+    shown = hits[:MAX_LISTED]
+    around = await context.in_thread(lambda stop: _around(context.reader, shown, stop))
+    lines = [
+        bullet(hit, f"in {code(names[0])}:" if names and calls else "")
+        for hit, names in zip(shown, around, strict=True)
+    ]
+    files = count(len({hit.path for hit in hits}), "file")
+    head = f"{code(symbol)} is {verb} in {count(len(hits), 'place')} in {files}:"
+    if not hits:
+        head = f"{code(symbol)} is not {verb} anywhere in this folder."
+    defined = ["Defined in:", *_defined(name.best[:5])] if name.best else []
+    text = paragraphs(name.note, head, listed(lines, len(hits)), defined, name.missed)
+    return ScoutAnswer(text, symbol=symbol)
 
 
 async def _text(context: TurnContext, text: str) -> ScoutAnswer:
     shown = code(text)
     await context.plan(f"Search for {shown}", "Answer")
-    if not text.strip():
-        return ScoutAnswer("There is nothing to search for.", answered=False)
     hits: list[Hit] = []
-
-    def sink(hit: Hit) -> bool:
-        hits.append(hit)
-        return len(hits) < MAX_TEXTS
-
-    searched = await context.search(
-        f"Search for {shown}", Query((text,), words=False), sink, lambda: sorted(hits)
-    )
+    patterns = {text: literal_pattern(text)}
+    found = await context.search(f"Search for {shown}", patterns, hits.append, lambda: hits)
     await context.step()
-    missed = reservations(searched)
+    missed = reservations(found)
     if not hits:
         return ScoutAnswer(paragraphs(f"{shown} stands nowhere in this folder.", missed))
-    hits.sort()
     files = len({hit.path for hit in hits})
     head = f"{shown} stands in {count(len(hits), 'line')} in {count(files, 'file')}:"
-    return ScoutAnswer(paragraphs(head, _listed(hits, MAX_LISTED, len(hits)), missed))
-
-
-# -- telling
+    lines = listed([bullet(hit) for hit in hits[:MAX_LISTED]], len(hits))
+    return ScoutAnswer(paragraphs(head, lines, missed))
 
 
 def _defined(found: Sequence[Defined]) -> list[str]:
     return [bullet(each.hit, f"({each.mark.kind}):") for each in found]
 
 
-def _listed(hits: Sequence[Hit], limit: int, total: int) -> list[str]:
-    lines = [bullet(hit) for hit in hits[:limit]]
-    if total > limit:
-        lines.append(f"- … and {total - min(limit, len(hits)):,} more")
-    return lines
+def _around(reader: FileReader, hits: Sequence[Hit], stop: threading.Event) -> list[list[str]]:
+    """The names of the functions and types that each place stands in, from the inside out."""
+    files: dict[str, list[str]] = {}
+    found = []
+    for hit in hits:
+        if hit.path not in files:
+            try:
+                few = len(files) < MAX_LOOKED_INTO
+                files[hit.path] = reader.all_lines(hit.path, stop) if few else []
+            except ServiceError:
+                files[hit.path] = []
+        lines = files[hit.path]
+        marks = symbols.around(lines, hit.line - 1, hit.path) if hit.line <= len(lines) else []
+        found.append([mark.name for mark in marks])
+    return found
 
 
 async def _snippet(context: TurnContext, hit: Hit) -> str:

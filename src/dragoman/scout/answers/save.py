@@ -12,8 +12,8 @@ from dragoman.client.services.files import Files
 from dragoman.client.services.workspace import Workspace
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import FileMissing, RemoteError, ServiceError
-from dragoman.scout.intents import Save
 from dragoman.scout.markdown import count, place
+from dragoman.scout.questions import Save
 from dragoman.scout.turn_context import ScoutAnswer, TurnContext
 
 MAX_OLD_SIZE: Final = 1024 * 1024

@@ -27,14 +27,11 @@ async def asked(folder: Path, question: str) -> Reply:
 
 
 @aio
-async def test_a_definition_is_shown_with_its_first_lines_and_who_passes_it_on(
-    folder: Path,
-) -> None:
+async def test_a_definition_is_shown_with_its_first_lines(folder: Path) -> None:
     reply = await asked(folder, "where is foo defined?")
     assert reply.stop == "end_turn"
     assert reply.text.startswith("`foo` is defined in `pkg/core.py:5` (function, Python):")
     assert "```python\ndef foo(x):\n    return x\n```" in reply.text
-    assert "Passed on by:\n- `pkg/__init__.py:1`" in reply.text
 
 
 @aio
@@ -85,9 +82,24 @@ async def test_a_name_that_stands_nowhere_is_no_answer(question: str, folder: Pa
 
 
 @aio
+async def test_the_nearest_places_are_named_for_a_name_that_stands_nowhere(folder: Path) -> None:
+    reply = await asked(folder, "where is LonelyThing defined?")
+    assert reply.stop == "refusal"
+    assert "The nearest places:\n1. `lonely.py:1` (by its name)" in reply.text
+
+
+@aio
+async def test_an_ordinary_word_without_a_definition_is_searched_for(folder: Path) -> None:
+    (folder / "cache.py").write_text("# Caching of answers.\ndef keep_answers(): ...\n")
+    reply = await asked(folder, "where is caching implemented?")
+    assert reply.stop == "end_turn"
+    assert "1. `cache.py:1`" in reply.text
+
+
+@aio
 async def test_a_name_that_is_only_mentioned_is_no_answer_but_helps(folder: Path) -> None:
-    (folder / "x.py").write_text("import elsewhere\n\nelsewhere.go()\n")
-    reply = await asked(folder, "where is elsewhere defined?")
+    (folder / "x.py").write_text("import else_where\n\nelse_where.go()\n")
+    reply = await asked(folder, "where is else_where defined?")
     assert reply.stop == "refusal"
     assert "only mentions" in reply.text
     assert "`x.py:3`" in reply.text

@@ -34,23 +34,23 @@ async def asked(folder: Path, question: str) -> Reply:
         ("where is app.py?", "It is `src/app.py`."),
         ("find files named *.rs", "There are no files named `*.rs` here."),
         ("list all Markdown files", "It is `README.md`."),
+        ("list all Python files", "There are 5 Python files:"),
         ("read src/empty.py", "`src/empty.py` is empty."),
-        ("lines 3 to 4 of src/app.py", "`src/app.py:3` to line 4 of 1,000:\n\n```python\nline_3"),
+        ("read src/app.py:3-4", "`src/app.py:3` to line 4 of 1,000:\n\n```python\nline_3"),
         ("read app.py:999", "to line 1,000 of 1,000"),
         ("read src/app.py", "More: `/read src/app.py:401-600`"),
-        ("read src", "`src` has 2 folders and 2 files:"),
+        ("read src", "`src`:\n\n```\none/\ntwo/\napp.py\nempty.py\n```"),
         ("what is in src/app.py", "`src/app.py:1` to line 400"),
-        ("what is in src/one", "- `src/one/same.py` (6 bytes)"),
+        ("what is in src/one", "`src/one`:\n\n```\nsame.py\n```"),
         ("/tree src", "one/\n  same.py\ntwo/\n  same.py\napp.py"),
         ("summarise the layout", "`README.md` says: It is for looking at. And more."),
-        ("summarise the layout", "| `src/` | 4 | Python |"),
-        ("/layout src", "`src` has 4 files in 2 folders and beside them."),
-        ("how many files are in src?", "There are 4 files in `src` with 1,002 lines of text:"),
-        ("how many lines of Python are there?", "There are 5 Python files with 1,003 lines."),
+        ("summarise the layout", "- `src/`: 4 files"),
+        ("/layout src", "`src` has 4 files, 2 folders at its top."),
+        ("how big is this repo?", "Languages: Python (5 files), Markdown (1 file)."),
         ("show me the README", "`README.md` (8 lines):"),
         ("what are the entry points?", "- `src/app.py:1` (by its name)"),
-        ("where are the tests?", "- `tests/`: 1 file"),
-        ("which tests are there for app?", "- `tests/test_app.py:1` (1 line)"),
+        ("where are the tests?", "Tests: `tests` (1 file)."),
+        ("which tests are there for app?", "1. `tests/test_app.py:1` (by its name"),
     ],
 )
 @aio
@@ -64,13 +64,12 @@ async def test_what_is_there_is_told(question: str, words: str, folder: Path) ->
     ("question", "words"),
     [
         ("read same.py", "may be any of 2 files; say which:"),
-        ("read nothing.py", "There is no file `nothing.py`"),
+        ("read nothing.py", "There is no file or folder `nothing.py`"),
         ("read src/app.py:5000", "has only 1,000 lines"),
-        ("what is in nowhere/", "There is no folder `nowhere/` here."),
+        ("what is in nowhere/", "There is no file or folder `nowhere/` here."),
         ("read ../outside.py", "outside"),
         ("what is in ..", "outside"),
-        ("how many files are in nowhere?", "does not exist"),
-        ("which tests are there for nothing_at_all?", "no tests that mention"),
+        ("/layout nowhere", "does not exist"),
     ],
 )
 @aio
@@ -88,4 +87,4 @@ async def test_an_empty_folder_has_little_to_tell(tmp_path: Path) -> None:
     assert (await asked(folder, "summarise the layout")).text == "There are no files here."
     assert (await asked(folder, "show me the README")).stop == "refusal"
     assert (await asked(folder, "what are the entry points?")).stop == "refusal"
-    assert "no files that look like tests" in (await asked(folder, "where are the tests?")).text
+    assert "There are no files here." in (await asked(folder, "where are the tests?")).text

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.scout.answers.work import is_mark
+from dragoman.scout.answers.todos import is_mark
 from tests.aio import aio
 from tests.unit.scout.asking import Reply, answer
 
@@ -62,15 +62,3 @@ async def test_todos_are_counted_by_kind_and_filtered(tmp_path: Path) -> None:
 async def test_a_folder_that_is_not_there_is_no_answer(tmp_path: Path) -> None:
     reply = await asked(tmp_path, "list the todos in nowhere")
     assert reply.stop == "refusal"
-
-
-@aio
-async def test_without_a_repository_the_newest_files_are_told(tmp_path: Path) -> None:
-    (tmp_path / "a.py").touch()
-    reply = await asked(tmp_path, "what changed lately?")
-    assert reply.stop == "end_turn"
-    assert "`a.py`" in reply.text
-    failed = [update.status for updates in reply.tools.values() for update in updates]
-    assert "failed" in failed, "that git could not tell is shown"
-    who = await asked(tmp_path, "what did Ada change?")
-    assert who.stop == "refusal"

@@ -1,0 +1,136 @@
+"""Answer any question with the best places for its words, and say why each is one.
+
+`search` counts the words in all files, `rank` orders the files and picks the lines. It also names
+the nearest places for what could not be found.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from typing import Final
+
+from dragoman.errors import ServiceError
+from dragoman.scout import rank
+from dragoman.scout.commands import COMMANDS
+from dragoman.scout.file_reader import FileReader
+from dragoman.scout.hits import Hit
+from dragoman.scout.markdown import clip, code, count, paragraphs, place
+from dragoman.scout.questions import QUESTIONS, BestPlaces
+from dragoman.scout.rank import RankedPlace
+from dragoman.scout.search import count_lines, find_files_with
+from dragoman.scout.terms import terms_of, text_pattern
+from dragoman.scout.turn_context import ScoutAnswer, TurnContext, reservations
+
+MAX_PLACES: Final = 8
+MAX_NEAREST: Final = 3
+
+FEW: Final = 1 / 3
+"""The share of a question's words of which more have to be found for an answer."""
+
+
+async def answer(context: TurnContext, asked: BestPlaces) -> ScoutAnswer:
+    """Answer a question with places."""
+    terms = terms_of(asked.text)
+    words = list(terms.values())
+    if not terms:
+        return ScoutAnswer(cannot("There is nothing in it to look for."), answered=False)
+    named = ", ".join(code(word) for word in words)
+    await context.plan(f"Search for {named}", "Rank the files", "Answer")
+    places, missing, missed = await find_places(context, asked.text, terms)
+    if asked.is_task:
+        head = cannot("It asks for work, and I change nothing.")
+        listed = ["These places may be of help:", *_listed(places[:MAX_NEAREST])] if places else []
+        return ScoutAnswer(paragraphs(head, listed, missed), answered=False)
+    lost = f"Nothing found for {', '.join(code(terms[term]) for term in missing)}."
+    if not places or len(terms) - len(missing) <= FEW * len(terms):
+        near = ["The nearest places:", *_listed(places[:MAX_NEAREST])] if places else []
+        return ScoutAnswer(paragraphs(lost, near, missed, cannot("")), answered=False)
+    head = f"The best {count(len(places), 'place')} for {named}:"
+    if len(places) == 1:
+        head = f"The best place for {named}:"
+    told = paragraphs(head, _listed(places), lost if missing else "", missed)
+    return ScoutAnswer(told, path=places[0].path)
+
+
+async def nearest(context: TurnContext, symbol: str) -> list[str]:
+    """Places for the words that a name consists of, as lines; for a name that is not found."""
+    terms = terms_of(symbol)
+    if not terms:
+        return []
+    places, _, _ = await find_places(context, symbol, terms)
+    return ["The nearest places:", *_listed(places[:MAX_NEAREST])] if places else []
+
+
+async def find_places(
+    context: TurnContext, text: str, terms: dict[str, str]
+) -> tuple[list[RankedPlace], list[str], str]:
+    """The best places, the terms that are found nowhere, and what the search may have missed."""
+    title = f"Search for {', '.join(terms.values())}"
+    async with context.tool(title, "search", "search", {"terms": list(terms.values())}, "") as call:
+        patterns = {term: text_pattern(term) for term in terms}
+        any_of = "|".join(f"(?:{pattern})" for pattern in patterns.values())
+        found = await find_files_with(context.root, any_of, list_all=True)
+        counts = await context.in_thread(
+            lambda stop: count_lines(context.root, patterns, found, stop)
+        )
+        files: Counter[str] = Counter()
+        for path in found.files:
+            files.update({*rank.path_terms(path, terms), *counts.get(path, ())})
+        await context.step()
+        words = re.findall(r"\w+", text.lower())
+        weights = rank.weigh(terms, len(found.files), files, words=words)
+        places = await context.in_thread(
+            lambda stop: _judged(context.reader, found.files, counts, weights, stop)
+        )
+        hits = [Hit(each.path, each.line, each.text) for each in places]
+        await context.report_search(call, hits, found)
+    await context.step()
+    return places, [term for term in terms if not files[term]], reservations(found)
+
+
+def _judged(
+    reader: FileReader,
+    files: list[str],
+    counts: dict[str, dict[str, int]],
+    weights: rank.Weights,
+    stop: threading.Event,
+) -> list[RankedPlace]:
+    """Read the files on the shortlist, and order them by their best places."""
+    places = []
+    for path in rank.shortlist(files, counts, weights):
+        try:
+            lines = reader.all_lines(path, stop)
+        except ServiceError:
+            lines = []  # It is known by its path alone: a picture, or gone by now.
+        places.append(rank.judge(path, lines, counts.get(path, {}), weights))
+    return sorted(places, key=lambda each: (-each.score, each.path))[:MAX_PLACES]
+
+
+def _listed(places: list[RankedPlace]) -> list[str]:
+    lines = []
+    for number, each in enumerate(places, 1):
+        text = clip(each.text.strip())
+        shown = f": {code(text)}" if text else ""
+        lines.append(f"{number}. {place(each.path, each.line)} ({', '.join(each.reasons)}){shown}")
+    return lines
+
+
+def cannot(reason: str) -> str:
+    """That a question is not answered, and what would be."""
+    examples = ", ".join(code(kind.examples[0]) for kind in QUESTIONS[:4])
+    return (
+        f"I cannot answer that.{f' {reason}' if reason else ''} I have no model: I look things up"
+        f" in the files of this folder, such as {examples}. {code('/help')} lists all I can do."
+    )
+
+
+def abilities() -> str:
+    """Every kind of question with an example, and every command."""
+    return paragraphs(
+        "I answer questions about the files in this folder, by looking and without a model:",
+        [f"- {kind.asks}: {code(kind.examples[0])}" for kind in QUESTIONS],
+        "Commands are the short way:",
+        [f"- {code(f'/{each.name} {each.hint}'.strip())}: {each.description}" for each in COMMANDS],
+    )

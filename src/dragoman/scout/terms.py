@@ -1,0 +1,99 @@
+"""Split a question or a name into search terms: stop words dropped, camelCase and snake_case split,
+endings removed.
+
+A term stands for a word in any form: `fram` for "frame", "frames" and "framing". Pure: `rank`
+scores files by terms, `search` counts them in files.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Final
+
+MAX_TERMS: Final = 8
+"""Terms of one question. Each costs a pass over all files with ripgrep."""
+
+STOP_WORDS: Final = frozenset(
+    "a about actually after all also am an and any anything anywhere are as at be been before "
+    "being but by can come comes could did do does doing done each either else ever every exactly "
+    "for found from get gets give go goes going good got had happen happened happening happens has "
+    "have having he hello help here hey hi how i if in inside into is it its just kept know let "
+    "like live lives located look looked looking looks me my need no not now of off ok okay on one "
+    "only onto or our out over please quickly s say says scout see she should show so some "
+    "somewhere tell than thank thanks that the their them then there these they thing things this "
+    "those through to under until up us very want was way we were what when where which while who "
+    "whose why will with within without would you your".split()
+)
+"""Words that say nothing about what is looked for."""
+
+VAGUE_WORDS: Final = frozenset(
+    "called class declaration declare declared declares define defined "
+    "defines definition explain file files find function handle handled handles implement "
+    "implementation implemented implements locate logic made make makes method module place "
+    "places project repo repository responsible source used uses using work works".split()
+)
+"""Words of questions about code. They count only in a question that has no others."""
+
+_PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")
+_ENDINGS: Final = (
+    "ations", "ation", "ments", "ment", "ings", "ing", "ions", "ion", "ed", "es", "ly", "s", "e",
+)  # fmt: skip
+
+
+@functools.lru_cache(maxsize=50_000)
+def split_words(name: str) -> tuple[str, ...]:
+    """The words of a name or path in lower case: `HTTPServer.run_all` is http, server, run, all."""
+    return tuple(part.lower() for part in _PARTS.findall(name))
+
+
+@functools.lru_cache(maxsize=50_000)
+def stem(word: str) -> str:
+    """A word without its ending; at least four letters stay, three before a plural s."""
+    if word.endswith(("ies", "ied")) and len(word) > 5:
+        return f"{word[:-3]}y"
+    for ending in _ENDINGS:
+        left = len(word) - len(ending)
+        if word.endswith(ending) and left >= (3 if ending == "s" else 4):
+            if word.endswith("ss"):
+                return word
+            stemmed = word[:left]
+            doubled = ending in ("ing", "ings", "ed") and stemmed[-1:] == stemmed[-2:-1]
+            return stemmed[:-1] if doubled and stemmed[-1] not in "sl" else stemmed
+    return word
+
+
+def terms_of(text: str) -> dict[str, str]:
+    """The terms of a question in its order, each with the word that it comes from."""
+    found: dict[str, str] = {}
+    vague: dict[str, str] = {}
+    for word in re.findall(r"\w[\w'’]*", text):
+        if word.lower().partition("'")[0].partition("’")[0] in STOP_WORDS:
+            continue
+        for part in split_words(word):
+            if (len(part) > 1 or not part.isascii()) and part not in STOP_WORDS:
+                (vague if part in VAGUE_WORDS else found).setdefault(stem(part), part)
+    return dict(list((found or vague).items())[:MAX_TERMS])
+
+
+def text_pattern(term: str) -> str:
+    """A regular expression, for Python and ripgrep alike, for a term at the beginning of a word.
+
+    It is used without regard to Unicode. A capital behind a small letter begins a word, too.
+    """
+    if not term.isascii():
+        return re.escape(term)
+    return rf"(?:^|[^A-Za-z])(?i:{term})|[a-z]{term.capitalize()}"
+
+
+def literal_pattern(text: str) -> str:
+    """A regular expression, for Python and ripgrep alike, for exactly this text."""
+    return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text)
+
+
+def matches(term: str, word: str) -> float:
+    """How well a word fits a term: 1 if it is a form of it, a half if one begins with the other."""
+    if stem(word) == term:
+        return 1.0
+    begins = word.startswith(term) or (len(word) >= 4 and term.startswith(word))
+    return 0.5 if begins else 0.0
