@@ -114,14 +114,14 @@ async def test_it_speaks_of_folders_files_and_of_itself(folder: Path, tmp_path: 
             assert result.outcome is Outcome.OK, f"{text}: {result.text}"
             return result.text
 
-        assert "src/\nREADME.md" in await ask("what is in this folder?")
-        assert "app.py\nother.js" in await ask("/tree src")
+        assert "- `src/`: 2 files" in await ask("what is in this folder?")
+        assert "- `src/other.js`" in await ask("what is in src/?")
         layout = await ask("summarise the layout")
         assert "A project to look at." in layout
         assert "Python" in layout
         assert "def main():" in await ask("read app.py:9-10")
         assert "# Demo" in await ask("show me the README")
-        assert "`src/other.js`" in await ask("list all JavaScript files")
+        assert "`src/other.js:1`" in await ask("where is other.js?")
         assert "/todo" in await ask("what can you do?")
         assert places(await ask("where is main defined?")) == ["src/app.py:9"]
         assert "`main` is not called" in await ask("who calls it?"), "it is what was spoken of"
@@ -344,7 +344,7 @@ async def test_whatever_lies_in_a_folder_the_answer_is_right_and_stays_inside(
             f"read {secret}",
             "read ~/.profile",
             "read fifo.py",
-            "/tree out",
+            "/layout out",
             "what is in ../",
             "/todo in out",
             "/layout ../",

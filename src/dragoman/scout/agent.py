@@ -7,15 +7,16 @@ says what can be. The modules that a turn needs are loaded by the first turn: st
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from dragoman.agent import Agent, Session, Turn
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError, UsageError
-from dragoman.scout.commands import BY_NAME, COMMANDS, ScoutCommand
+from dragoman.scout.commands import COMMANDS, ScoutCommand
 from dragoman.version import __version__
 from dragoman.wire import codes
 
@@ -104,7 +105,7 @@ class Scout:
         intent = understand(turn.text, _mentions(turn))
         return await self._respond(turn, turn.text, intent)
 
-    async def command(self, turn: Turn, command: ScoutCommand, words: str) -> str | None:
+    async def command(self, command: ScoutCommand, turn: Turn, words: str) -> str | None:
         from dragoman.scout.questions import of_command
 
         written = f"/{command.name} {words}".strip()
@@ -169,17 +170,9 @@ def build(store: SessionFiles | None = None) -> Agent:
     agent.list_sessions(scout.list_sessions)
     agent.delete_session(scout.delete_session)
     for command in COMMANDS:
-        agent.command(command.name, command.description, hint=command.hint or None)(
-            _handler(scout, command.name)
-        )
+        offer = agent.command(command.name, command.description, hint=command.hint or None)
+        offer(functools.partial(scout.command, command))
     return agent
-
-
-def _handler(scout: Scout, name: str) -> Callable[[Turn, str], Coroutine[Any, Any, str | None]]:
-    async def handle(turn: Turn, words: str) -> str | None:
-        return await scout.command(turn, BY_NAME[name], words)
-
-    return handle
 
 
 def _resolved(intent: Intent, symbol: str, path: str) -> Intent:
@@ -210,26 +203,20 @@ def _understood(intent: Intent) -> str:
 
 def _mentions(turn: Turn) -> list[str]:
     """The paths of files that were handed over with a prompt."""
-    found = []
-    for block in turn.prompt:
-        uri = ""
-        if isinstance(block, acp.ResourceLink):
-            uri = block.uri
-        elif isinstance(block, acp.EmbeddedResource):
-            uri = getattr(block.resource, "uri", "")
-        parts = urlsplit(uri)
-        if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-            found.append(unquote(parts.path))
-    return found
+    links = [block.uri for block in turn.blocks(acp.ResourceLink)]
+    links += [block.resource.uri for block in turn.blocks(acp.EmbeddedResource)]
+    parts = [urlsplit(link) for link in links]
+    here = ("", "localhost")
+    return [unquote(each.path) for each in parts if each.scheme == "file" and each.netloc in here]
 
 
-def _pieces(text: str) -> list[str]:
+def _pieces(text: str) -> Iterator[str]:
     """A text in pieces, cut between lines."""
-    pieces: list[str] = []
     piece = ""
     for line in text.splitlines(keepends=True):
         if piece and len(piece) + len(line) > PIECE_SIZE:
-            pieces.append(piece)
+            yield piece
             piece = ""
         piece += line
-    return [*pieces, piece] if piece else pieces
+    if piece:
+        yield piece

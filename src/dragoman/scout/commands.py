@@ -24,8 +24,6 @@ COMMANDS: Final = (
     ScoutCommand("uses", "NAME", "Where a name is used", "/uses Session.prompt"),
     ScoutCommand("calls", "NAME", "Which functions call a function", "/calls parse_range"),
     ScoutCommand("text", "WORDS", "Lines with exactly this text", "/text not found"),
-    ScoutCommand("files", "PATTERN or LANGUAGE", "Files by name or by language", "/files *.toml"),
-    ScoutCommand("tree", "[FOLDER]", "A folder with what is below it", "/tree src"),
     ScoutCommand("layout", "[FOLDER]", "Folders, languages and entry points", "/layout"),
     ScoutCommand(
         "todo", "[TAG] [in FOLDER] [WORDS]", "What is marked as left to do", "/todo FIXME in src"
@@ -34,5 +32,3 @@ COMMANDS: Final = (
     ScoutCommand("save", "FILE", "Write the last answer to a file, after asking", "/save notes.md"),
     ScoutCommand("help", "", "What scout can do", "/help"),
 )
-
-BY_NAME: Final = {command.name: command for command in COMMANDS}

@@ -95,10 +95,3 @@ def of_path(path: str) -> Language:
         name = name.partition(".")[0]
     stem, _, ending = name.rpartition(".")
     return _BY_ENDING.get(f"={name}") or (stem and _BY_ENDING.get(ending.lower())) or OTHER
-
-
-def named(word: str) -> Language | None:
-    """The language that a word means, by its name or by an ending of its files; None if none."""
-    lower = word.strip().lower()
-    by_name = next((one for one in LANGUAGES if one.name.lower() == lower), None)
-    return by_name or _BY_ENDING.get(lower)

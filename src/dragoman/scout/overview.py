@@ -6,9 +6,7 @@ Takes what the names of files and a few well-known files say. Blocking: call it 
 
 from __future__ import annotations
 
-import fnmatch
 import json
-import os
 import re
 import threading
 import tomllib
@@ -17,16 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dragoman.client.services.worker_thread import check
 from dragoman.scout import languages
-from dragoman.scout.file_walk import Walk
-from dragoman.scout.gitignore import SKIPPED
-from dragoman.scout.hits import Hit, shown_path
-from dragoman.scout.search import read_text
+from dragoman.scout.file_walk import Walk, read_text
+from dragoman.scout.hits import Hit
 from dragoman.scout.symbols import is_test
 
-MAX_ENTRIES: Final = 60
-"""Names of a folder that are shown."""
+MAX_MAINS: Final = 60
+"""Files that are taken for programs by their names."""
 
 MANIFESTS: Final = ("pyproject.toml", "package.json", "Cargo.toml", "Makefile")
 """Files that name programs."""
@@ -46,7 +41,7 @@ class Survey:
     complete: bool = True
     languages: Counter[str] = field(default_factory=Counter)
     top: Counter[str] = field(default_factory=Counter)
-    """Files below each folder of the first level."""
+    """Files below each folder of the first level; files themselves count as one."""
     tests: Counter[str] = field(default_factory=Counter)
     """Test files by the outermost folder that is called after tests, else by their own."""
     mains: list[str] = field(default_factory=list)
@@ -62,16 +57,15 @@ def survey(root: str, under: str, stop: threading.Event) -> Survey:
         seen.files += 1
         seen.languages[languages.of_path(path).name] += 1
         head, slash, _ = path.removeprefix(f"{under}/").partition("/")
-        if slash:
-            seen.top[head] += 1
-        elif head in MANIFESTS:
+        seen.top[head + slash] += 1
+        if head in MANIFESTS and not slash:
             seen.manifests.append(path)
-        elif _README.fullmatch(head) and (not seen.readme or head.endswith(".md")):
+        elif _README.fullmatch(head) and not slash and (not seen.readme or head.endswith(".md")):
             seen.readme = path
         if is_test(path):
             outermost = re.match(r"(?:.*?/)??(?:tests?|specs?|__tests__)(?=/)", path)
             seen.tests[outermost[0] if outermost else path.rpartition("/")[0]] += 1
-        elif _MAINS.search(path) and len(seen.mains) < MAX_ENTRIES:
+        elif _MAINS.search(path) and len(seen.mains) < MAX_MAINS:
             seen.mains.append(path)
     seen.complete = not walk.unreadable and not walk.cut
     seen.manifests.sort(key=lambda path: MANIFESTS.index(path.rpartition("/")[2]))
@@ -80,59 +74,12 @@ def survey(root: str, under: str, stop: threading.Event) -> Survey:
     return seen
 
 
-def find_files(root: str, pattern: str, stop: threading.Event) -> list[str]:
-    """Files by language, by a wildcard pattern or by a part of their path, the best first."""
-    language = languages.named(pattern)
-    wanted = pattern.lower().removeprefix("./")
-    wild = any(sign in wanted for sign in "*?[")
-
-    def fit(path: str) -> int | None:
-        lower = path.lower()
-        name = lower.rpartition("/")[2]
-        if language is not None:
-            return 0 if languages.of_path(path) is language else None
-        if wild:
-            whole = lower if "/" in wanted else name
-            return (
-                0
-                if fnmatch.filter([whole], wanted) or fnmatch.filter([lower], f"*/{wanted}")
-                else None
-            )
-        if name == wanted or lower.endswith(f"/{wanted}") or lower == wanted:
-            return 0
-        if wanted not in lower:
-            return None
-        return 1 if name.partition(".")[0] == wanted else 2 if wanted in name else 3
-
-    fits = ((fit(path), path.count("/"), path) for path in Walk(root).files(stop))
-    found = sorted((number, depth, path) for number, depth, path in fits if number is not None)
-    # Where a file is named exactly so, others that contain the name are not meant.
-    return [path for number, _, path in found if number == 0 or found[0][0] != 0]
-
-
-def list_folder(root: str, under: str, depth: int, stop: threading.Event) -> list[tuple[int, str]]:
-    """The names in a folder, each with its level, folders first; links are never followed."""
-    names: list[tuple[int, str]] = []
-
-    def look(folder: str, level: int) -> None:
-        check(stop)
-        with os.scandir(os.path.join(root, folder)) as found:
-            entries = sorted(found, key=lambda e: (not e.is_dir(follow_symlinks=False), e.name))
-        for number, entry in enumerate(entries):
-            if number >= MAX_ENTRIES or len(names) > MAX_ENTRIES * 6:
-                names.append((level, f"… and {len(entries) - number} more"))
-                return
-            is_folder = entry.is_dir(follow_symlinks=False)
-            names.append((level, shown_path(entry.name) + "/" * is_folder))
-            hidden = entry.name.startswith(".") or entry.name in SKIPPED
-            if is_folder and level + 1 < depth and not hidden:
-                try:
-                    look(os.path.join(folder, entry.name), level + 1)
-                except OSError:
-                    names.append((level + 1, "(cannot be read)"))
-
-    look(under, 0)
-    return names
+def find_files(root: str, name: str, stop: threading.Event) -> list[str]:
+    """The files of a name, with its ending or without, and the last folders if it has some."""
+    wanted = f"/{name.lower().removeprefix('./')}"
+    found = [(f"/{path.lower()}", path) for path in Walk(root).files(stop)]
+    exact = [path for lower, path in found if lower.endswith(wanted)]
+    return exact or [path for lower, path in found if lower.rpartition(".")[0].endswith(wanted)]
 
 
 def entry_points(root: str, seen: Survey) -> list[tuple[Hit, str]]:

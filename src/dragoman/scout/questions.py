@@ -20,6 +20,9 @@ from dragoman.scout.terms import STOP_WORDS
 MAX_QUESTION_SIZE: Final = 400
 """Characters of a question. A longer text is a task for a model."""
 
+WORK: Final = "It asks for work, and I change nothing."
+HISTORY: Final = "What changed is in the history, and I do not ask git."
+
 TAGS: Final = ("TODO", "FIXME", "XXX", "HACK", "BUG")
 """The words that mark what is left to do."""
 
@@ -28,8 +31,8 @@ class BestPlaces(Struct, frozen=True):
     """The best places for the words of a question."""
 
     text: str
-    is_task: bool = False
-    """Whether it asks for work to be done. Then places are of help, but not an answer."""
+    why_not: str = ""
+    """Why places are of help, but not an answer: it asks for work, or for the history."""
 
 
 class Definition(Struct, frozen=True):
@@ -53,19 +56,12 @@ class FindText(Struct, frozen=True):
     text: str
 
 
-class FindFiles(Struct, frozen=True):
-    """Files by name (a part of it, or with wildcards), or by language."""
-
-    pattern: str
-
-
 class ReadPath(Struct, frozen=True):
-    """A file, some lines of it, or a folder, so many levels deep."""
+    """A file, some lines of it, or a folder."""
 
     path: str
     first: int | None = None
     last: int | None = None
-    depth: int = 1
 
 
 class Layout(Struct, frozen=True):
@@ -94,7 +90,7 @@ class Save(Struct, frozen=True):
 
 
 Intent: TypeAlias = (
-    BestPlaces | Definition | Uses | FindText | FindFiles | ReadPath | Layout | Todos | Help | Save
+    BestPlaces | Definition | Uses | FindText | ReadPath | Layout | Todos | Help | Save
 )
 
 
@@ -119,8 +115,6 @@ QUESTIONS: Final = (
                  ("what are the entry points?", "summarise the layout", "where are the tests?")),
     QuestionKind(ReadPath, "a file or a folder",
                  ("read src/app.py:10-20", "show me the README", "what is in src/?")),
-    QuestionKind(FindFiles, "files by name or by language",
-                 ("where is pyproject.toml?", "find files named *.toml", "list all Python files")),
     QuestionKind(FindText, "lines with exactly some text", ('find the text "not found"',)),
     QuestionKind(Help, "what scout can do", ("what can you do?",)),
 )  # fmt: skip
@@ -155,6 +149,10 @@ _HELP: Final = re.compile(
     r"help|usage|commands|what (?:can|could|do) (?:you|i) (?:do|ask|answer|know)\b.*"
     r"|(?:who|what) are you"
 )
+_HISTORY: Final = re.compile(
+    r"(?i)(?:what|who|when|which files)(?: has| have| was| were)?(?: last| recently)? changed\b"
+    r"|.*\b(?:last|latest|recent) (?:\d+ )?(?:commits?|changes)\b"
+)
 _WORD: Final = re.compile(r"[^\s,;?!()`'\"“”‘’]+")
 _QUOTED: Final = re.compile(r"`([^`]+)`|\"([^\"]+)\"|(?<!\w)'([^']+)'(?!\w)|“([^”]+)”")
 _QUOTES: Final = "`'\"“”‘’ "
@@ -183,7 +181,7 @@ def understand(text: str, mentions: Sequence[str] = ()) -> Intent:
     """What a question asks for. `mentions` are files that were handed over with it."""
     text = " ".join(text.split())
     if len(text) > MAX_QUESTION_SIZE:
-        return BestPlaces(text[:MAX_QUESTION_SIZE], is_task=True)
+        return BestPlaces(text[:MAX_QUESTION_SIZE], WORK)
     spoken = [word.rstrip(".,:") or word for word in _WORD.findall(text)]
     said = [word.lower() for word in spoken]
     content = [word for word in spoken if word.lower() not in STOP_WORDS]
@@ -198,8 +196,8 @@ def understand(text: str, mentions: Sequence[str] = ()) -> Intent:
         or _asks_layout(content, said)
         or _asks_path(content, said)
     )
-    if found is None and first in _TASKS:
-        return BestPlaces(text, is_task=True)
+    if found is None and (first in _TASKS or _HISTORY.match(text)):
+        return BestPlaces(text, WORK if first in _TASKS else HISTORY)
     return found or _asks_name(text, content, said) or BestPlaces(text)
 
 
@@ -251,30 +249,22 @@ def _asks_layout(content: Sequence[str], said: Sequence[str]) -> Intent | None:
 
 def _asks_path(content: Sequence[str], said: Sequence[str]) -> Intent | None:
     words = frozenset(said)
-    depth = 3 if "tree" in words else 1
-    searched = words & _set("where which find locate named matching")
-    rest = _left(content, _READ, _LISTED, _set("file find line lines locate named matching"))
-    if len(rest) > 1 or words & (_USED | _CALLED):
+    if words & (_USED | _CALLED | _set("where which find locate")):
         return None
+    rest = _left(content, _READ, _LISTED, _set("file line lines"))
     if not rest:
         if words & _READ and "it" in words:
             return ReadPath("it")
-        return ReadPath("", depth=depth) if words & _LISTED and not searched else None
-    path = rest[0]
-    if words & _set("file files") and not words & _READ and "in" not in words:
-        named = languages.named(path) or looks_like_path(path) or "named" in words
-        return FindFiles(path) if named else None
-    if looks_like_path(path) and searched:
-        return FindFiles(path)
+        return Layout() if words & _LISTED else None
     read = words & (_READ | _LISTED) or said[:3] == ["what", "is", "in"]
-    return replace(of_read(path), depth=depth) if read or looks_like_path(path) else None
+    return of_read(rest[0]) if len(rest) == 1 and (read or looks_like_path(rest[0])) else None
 
 
 def _asks_name(text: str, content: Sequence[str], said: Sequence[str]) -> Intent | None:
     rest = _left(content, _ABOUT_NAMES, _USED, _CALLED, _set("list"))
     if not rest and len(content) > 0:
         rest = [word for word in said if is_pronoun(word)][:1]
-    name = _name(rest[0]) if len(rest) == 1 else ""
+    name = _name(rest[0]) if len(rest) == 1 and not looks_like_path(rest[0]) else ""
     if not name:
         return None
     if (_CALLED | _USED).intersection(said):
@@ -302,10 +292,8 @@ def of_command(name: str, words: str) -> Intent | None:
         "calls": Uses(symbol, calls=True) if symbol else None,
         "search": BestPlaces(words) if plain else None,
         "text": FindText(plain) if plain else None,
-        "files": FindFiles(plain) if plain else None,
         "read": of_read(words) if plain else None,
         "save": Save(plain) if plain else None,
-        "tree": ReadPath(plain, depth=3),
         "layout": Layout(plain),
         "todo": of_todo(words),
         "help": Help(),

@@ -13,8 +13,7 @@ import heapq
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from dragoman.scout import languages
 from dragoman.scout.definitions import LOCAL, DefinitionMark, defined_in
@@ -26,11 +25,12 @@ SHORTLIST_SIZE: Final = 120
 
 IN_NAME: Final = 4.0
 IN_FOLDERS: Final = 1.0
-IN_DEFINITION: Final = 2.0
+IN_DEFINITION: Final = (2.0, 1.2, 0.5)
+"""By the rank of the definition."""
 IN_HEAD: Final = 1.5
 IN_TEXT: Final = 1.0
 CLOSE: Final = 1.0
-"""Weights of what speaks for a file, each multiplied by the weight of the term."""
+"""What speaks for a file, each multiplied by the weight of the term."""
 
 HEAD_LINES: Final = 10
 """First lines of a file, which usually say what it is for."""
@@ -41,72 +41,63 @@ WINDOW: Final = 4
 MANY: Final = 16
 """Lines with a term beyond which more of them make no difference."""
 
-_RANKS: Final = (1.0, 0.6, 0.25)
+_OF_TESTS: Final = {"test", "tests", "tested", "testing", "spec", "specs"}
+_OF_DOCUMENTS: Final = {"doc", "docs", "document", "documented", "documentation"}
+
+InPath: TypeAlias = dict[str, tuple[float, bool]]
+"""The terms in a path: how well each fits, and whether it stands in the file's own name."""
 
 
-@dataclass(frozen=True, slots=True)
-class RankedPlace:
+class RankedPlace(NamedTuple):
     """The best place of a file."""
 
     path: str
     line: int
     text: str
     score: float
-    found: frozenset[str]
-    """The terms that speak for it."""
     reasons: tuple[str, ...]
 
 
-@dataclass(slots=True)
 class Weights:
     """How much each term counts, and which kinds of files are asked for."""
 
-    terms: dict[str, float]
-    tests: bool = False
-    documents: bool = False
-    patterns: dict[str, re.Pattern[str]] = field(init=False)
+    def __init__(self, terms: Mapping[str, float], words: Iterable[str] = ()) -> None:
+        self.terms = terms
+        self.patterns = {term: re.compile(text_pattern(term)) for term in terms}
+        self._total = sum(terms.values()) or 1.0
+        self._tests = not _OF_TESTS.isdisjoint(words)
+        self._documents = not _OF_DOCUMENTS.isdisjoint(words)
 
-    def __post_init__(self) -> None:
-        self.patterns = {
-            term: re.compile(text_pattern(term), re.ASCII if term.isascii() else 0)
-            for term in self.terms
-        }
+    def sum(self, terms: Iterable[str]) -> float:
+        return sum(self.terms[term] for term in terms)
 
-    @property
-    def total(self) -> float:
-        return sum(self.terms.values()) or 1.0
-
-    def covered(self, found: Iterable[str]) -> float:
+    def covered(self, terms: Iterable[str]) -> float:
         """The share of the question that these terms are."""
-        return sum(self.terms[term] for term in found) / self.total
+        return self.sum(terms) / self._total
 
     def kind(self, path: str) -> float:
         """How likely a file of this kind is meant."""
         language = languages.of_path(path)
         factor = 0.4 if is_generated(path) else 1.0
         if is_test(path):
-            return factor * (1.5 if self.tests else 0.35)
+            return factor * (1.5 if self._tests else 0.35)
         if language.family == "prose":
-            return factor * (2.0 if self.documents else 0.45)
+            return factor * (2.0 if self._documents else 0.45)
         return factor * (1.0 if language.is_code else 0.4)
 
 
 def weigh(
-    terms: Iterable[str], files: int, found_in: Mapping[str, int], *, words: Iterable[str] = ()
+    terms: Iterable[str], files: int, found_in: Mapping[str, int], words: Iterable[str]
 ) -> Weights:
     """The weights of terms: the fewer files have one, the more it weighs."""
-    asked = set(words)
-    return Weights(
-        {term: math.log(1.5 + files / (1 + found_in.get(term, 0))) for term in terms},
-        tests=bool(asked & {"test", "tests", "tested", "testing", "spec", "specs"}),
-        documents=bool(asked & {"doc", "docs", "document", "documented", "documentation"}),
-    )
+    rarity = {term: math.log(1.5 + files / (1 + found_in.get(term, 0))) for term in terms}
+    return Weights(rarity, list(words))
 
 
-def path_terms(path: str, terms: Iterable[str]) -> dict[str, tuple[float, bool]]:
-    """The terms in a path: how well each fits, and whether it stands in the file's own name."""
+def path_terms(path: str, terms: Iterable[str]) -> InPath:
+    """The terms in a path."""
     lower = path.lower()
-    # Most paths have none, which this tells in no time: words that fit begin alike.
+    # Most paths have none, which this tells at once: words that fit begin alike.
     terms = [term for term in terms if term[:4] in lower]
     if not terms:
         return {}
@@ -115,35 +106,29 @@ def path_terms(path: str, terms: Iterable[str]) -> dict[str, tuple[float, bool]]
     if stem in ("__init__", "index", "mod", "main", "__main__"):
         folders, _, stem = folders.rpartition("/")
     own, above = split_words(stem), split_words(folders)
-    found: dict[str, tuple[float, bool]] = {}
+    found: InPath = {}
     for term in terms:
         in_name = max((matches(term, word) for word in own), default=0.0)
         in_folders = max((matches(term, word) for word in above), default=0.0)
-        if in_name >= in_folders and in_name:
-            found[term] = in_name, True
-        elif in_folders:
-            found[term] = in_folders, False
+        if in_name or in_folders:
+            found[term] = max(in_name, in_folders), in_name >= in_folders
     return found
 
 
-def _path_score(path: str, weights: Weights) -> tuple[float, dict[str, tuple[float, bool]]]:
-    found = path_terms(path, weights.terms)
-    if not found:
-        return 0.0, found
+def _path_score(path: str, found: InPath, weights: Weights) -> float:
     # A name that says nothing else says more: `framing.py` before `framing_of_the_other_kind.py`.
-    words = len(split_words(path.rpartition("/")[2].partition(".")[0])) or 1
-    hits = sum(1 for fit, own in found.values() if own)
-    precise = 0.6 + 0.4 * hits / max(words, hits, 1)
-    score = sum(
-        weights.terms[term] * fit * (IN_NAME * precise if own else IN_FOLDERS)
+    hits = sum(own for _, own in found.values())
+    words = len(split_words(path.rpartition("/")[2].partition(".")[0])) if hits else 1
+    in_name = IN_NAME * (0.6 + 0.4 * hits / max(words, hits, 1))
+    return sum(
+        weights.terms[term] * fit * (in_name if own else IN_FOLDERS)
         for term, (fit, own) in found.items()
     )
-    return score, found
 
 
 def _text_score(counts: Mapping[str, int], weights: Weights) -> float:
-    return sum(
-        IN_TEXT * weights.terms[term] * min(1.0, math.log1p(number) / math.log1p(MANY))
+    return IN_TEXT * sum(
+        weights.terms[term] * min(1.0, math.log1p(number) / math.log1p(MANY))
         for term, number in counts.items()
     )
 
@@ -154,11 +139,10 @@ def shortlist(
     """The files that are worth reading, by their paths and by how often terms stand in them."""
     scored: list[tuple[float, str]] = []
     for path in paths:
-        inside = counts.get(path, {})
-        score, found = _path_score(path, weights)
+        inside, found = counts.get(path, {}), path_terms(path, weights.terms)
         if found or inside:
-            share = weights.covered({*found, *inside})
-            scored.append((-share * (score + _text_score(inside, weights)), path))
+            score = _path_score(path, found, weights) + _text_score(inside, weights)
+            scored.append((-score * weights.covered({*found, *inside}), path))
     # What kind of file it is takes longer to tell, so only the better ones are asked.
     better = heapq.nsmallest(10 * SHORTLIST_SIZE, scored)
     best = sorted((score * weights.kind(path), path) for score, path in better)
@@ -169,80 +153,68 @@ def judge(
     path: str, lines: Sequence[str], counts: Mapping[str, int], weights: Weights
 ) -> RankedPlace:
     """The best place in a file, its score and the reasons."""
+    in_path = path_terms(path, weights.terms)
+    on_line = {
+        number: found
+        for number, line in enumerate(lines, 1)
+        if (found := {term for term, each in weights.patterns.items() if each.search(line)})
+    }
+    defined, defined_at, mark = _best_definition(path, lines, on_line, weights)
+    head = set().union(*(on_line.get(number, ()) for number in range(1, HEAD_LINES + 1)))
+    near, near_at = _nearest(on_line, weights)
+    score = (
+        _path_score(path, in_path, weights)
+        + defined
+        + IN_HEAD * weights.sum(head)
+        + _text_score(counts, weights)
+        + (CLOSE * weights.sum(near) if len(near) > 1 else 0.0)
+    )
+    score *= weights.covered({*in_path, *counts}) * weights.kind(path)
+    is_shown = mark is not None and mark.rank < LOCAL and defined >= weights.sum(near)
+    at = defined_at if is_shown else near_at or 1
+    reasons = []
+    if in_path:
+        own = any(own for _, own in in_path.values())
+        reasons.append("by its name" if own else "by its folder")
+    if mark is not None and mark.rank < LOCAL:
+        reasons.append(f"defines the {mark.kind} `{mark.name}`")
+    if len(near) > 1:
+        reasons.append(f"{len(near)} of the words close together")
+    elif head:
+        reasons.append("its first lines mention it")
+    text = lines[at - 1] if at <= len(lines) else ""
+    return RankedPlace(path, at, text, score, tuple(reasons or ["mentions it"]))
+
+
+def _best_definition(
+    path: str, lines: Sequence[str], on_line: Mapping[int, set[str]], weights: Weights
+) -> tuple[float, int, DefinitionMark | None]:
+    """The definition whose name fits best: its score, its line, what it is."""
     language = languages.of_path(path)
-    path_score, in_path = _path_score(path, weights)
-    on_line: dict[int, set[str]] = {}
-    best_definition: tuple[float, int, DefinitionMark] | None = None
-    for number, line in enumerate(lines, 1):
-        found = {term for term, pattern in weights.patterns.items() if pattern.search(line)}
-        if not found:
-            continue
-        on_line[number] = found
-        mark = defined_in(line, language)
+    best: tuple[float, int, DefinitionMark | None] = (0.0, 0, None)
+    for number, terms in on_line.items():
+        mark = defined_in(lines[number - 1], language)
         if mark is None:
             continue
         words = split_words(mark.name)
         fits = sum(
             weights.terms[term] * max((matches(term, word) for word in words), default=0.0)
-            for term in found
+            for term in terms
         )
         # A short name that fits says more than a long one in which the term stands, too.
-        score = fits * _RANKS[mark.rank] * (0.7 + 0.3 / max(1, len(words)))
-        if score and (best_definition is None or score > best_definition[0]):
-            best_definition = score, number, mark
-    head = set().union(*(on_line.get(number, set()) for number in range(1, HEAD_LINES + 1)))
-    near, near_line = _nearest(on_line, weights)
-    near_share = sum(weights.terms[term] for term in near)
-    found_terms = frozenset({*in_path, *counts, *(t for each in on_line.values() for t in each)})
-    score = (
-        path_score
-        + _text_score(counts, weights)
-        + IN_HEAD * sum(weights.terms[term] for term in head)
-        + (IN_DEFINITION * best_definition[0] if best_definition else 0.0)
-        + (CLOSE * near_share if len(near) > 1 else 0.0)
-    )
-    score *= weights.covered(found_terms) * weights.kind(path)
-    at = near_line or 1
-    if best_definition and best_definition[2].rank < LOCAL and best_definition[0] >= near_share / 2:
-        at = best_definition[1]
-    text = lines[at - 1] if at <= len(lines) else ""
-    reasons = _reasons(in_path, best_definition, head, near, counts)
-    return RankedPlace(path, at, text, score, found_terms, reasons)
+        score = fits * IN_DEFINITION[mark.rank] * (0.7 + 0.3 / max(1, len(words)))
+        if score > best[0]:
+            best = score, number, mark
+    return best
 
 
 def _nearest(on_line: Mapping[int, set[str]], weights: Weights) -> tuple[set[str], int]:
     """The terms of the best few lines, and the line of them that has the most."""
-    best: tuple[float, int, set[str]] = (0.0, 0, set())
-    for number in sorted(on_line):
+    best: tuple[float, set[str], int] = (0.0, set(), 0)
+    for number in on_line:
         window = range(number, number + WINDOW)
-        terms = set().union(*(on_line.get(each, set()) for each in window))
-        score = sum(weights.terms[term] for term in terms)
-        if score > best[0]:
+        terms = set().union(*(on_line.get(each, ()) for each in window))
+        if weights.sum(terms) > best[0]:
             most = max(window, key=lambda each: (len(on_line.get(each, ())), -each))
-            best = score, most, terms
-    return best[2], best[1]
-
-
-def _reasons(
-    in_path: Mapping[str, tuple[float, bool]],
-    definition: tuple[float, int, DefinitionMark] | None,
-    head: set[str],
-    near: set[str],
-    counts: Mapping[str, int],
-) -> tuple[str, ...]:
-    reasons = []
-    if any(own for _, own in in_path.values()):
-        reasons.append("by its name")
-    elif in_path:
-        reasons.append("by its folder")
-    if definition is not None and definition[2].rank < LOCAL:
-        kind = definition[2].kind
-        reasons.append(f"defines the {kind} `{definition[2].name}`")
-    if len(near) > 1:
-        reasons.append(f"{len(near)} of the words close together")
-    elif head:
-        reasons.append("its first lines mention it")
-    elif not reasons:
-        number = sum(counts.values())
-        reasons.append(f"mentions it {number} times" if number > 1 else "mentions it")
-    return tuple(reasons)
+            best = weights.sum(terms), terms, most
+    return best[1], best[2]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -19,16 +18,13 @@ from typing import Final
 
 from dragoman.client.services.worker_thread import check, in_thread
 from dragoman.errors import SpawnError
-from dragoman.scout import languages, programs
-from dragoman.scout.file_walk import Walk
+from dragoman.scout import programs
+from dragoman.scout.file_walk import MAX_FILE_SIZE, Walk, read_text
 from dragoman.scout.gitignore import SKIPPED
 from dragoman.scout.hits import Hit, window
 
 SEARCH_TIMEOUT: Final = 45.0
 """Seconds after which a search ends with what it has found so far."""
-
-MAX_FILE_SIZE: Final = 32 * 1024 * 1024
-"""Bytes of a file beyond which it is not searched: no source code is that large."""
 
 MAX_LINES_PER_FILE: Final = 5000
 """Lines that are taken of one file: a table of a million rows does not drown the rest."""
@@ -39,13 +35,6 @@ MAX_COUNTED: Final = 20
 MAX_OUTPUT_SIZE: Final = 32 * 1024 * 1024
 """Bytes of ripgrep's output: the paths of some 300,000 files."""
 
-READ_SIZE: Final = 64 * 1024
-"""What is read at first. Nearly every source file fits, and a larger buffer is slower: it is
-fetched from the operating system for each file anew (measured: five times as long)."""
-
-BINARY_SIZE: Final = 8 * 1024
-"""How far into a file a NUL byte is looked for, which no text has."""
-
 RIPGREP: Final = (
     "rg", "--files-with-matches", "--null", "--no-unicode", "--no-config", "--no-messages",
     "--hidden", "--no-require-git", "--no-ignore-dot", "--no-ignore-exclude", "--no-ignore-global",
@@ -54,15 +43,6 @@ RIPGREP: Final = (
 )  # fmt: skip
 """The options make it look at the same files as `file_walk` does: .gitignore files of the
 workspace count, and nothing that lies outside of it."""
-
-_FLAGS: Final = (
-    os.O_RDONLY
-    | getattr(os, "O_NOFOLLOW", 0)
-    # Should a FIFO or a device have taken the place of the file, opening it returns at once.
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_BINARY", 0)
-)
 
 
 @dataclass(slots=True)
@@ -164,32 +144,6 @@ def _read_all(root: str, found: Found, stop: threading.Event) -> Iterator[tuple[
             found.unreadable += 1
             continue
         yield path, data
-
-
-def read_text(root: str, path: str) -> bytes:
-    """A whole text file; nothing if it is not text. Never follows a link and never waits."""
-    if path.rpartition(".")[2] in languages.BINARY_ENDINGS:
-        return b""
-    fd = os.open(os.path.join(root, path), _FLAGS)
-    try:
-        data = os.read(fd, READ_SIZE)
-        if b"\0" in data[:BINARY_SIZE]:
-            return b""
-        if len(data) < READ_SIZE:
-            return data
-        info = os.fstat(fd)
-        if not stat.S_ISREG(info.st_mode):
-            return b""
-        if info.st_size > MAX_FILE_SIZE:
-            raise OSError(f"more than {MAX_FILE_SIZE} bytes")
-        # Read and not mapped: a file that shrinks while it is mapped kills the process.
-        chunks = [data]
-        while data and sum(map(len, chunks)) <= MAX_FILE_SIZE:
-            data = os.read(fd, 1024 * 1024)
-            chunks.append(data)
-        return b"".join(chunks)
-    finally:
-        os.close(fd)
 
 
 def _lines(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[tuple[int, bytes, int]]:

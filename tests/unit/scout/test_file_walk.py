@@ -80,3 +80,12 @@ def test_there_is_a_bound_and_it_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     walk = Walk(str(tmp_path))
     assert len(list(walk.files(threading.Event()))) == 3
     assert walk.cut
+
+
+def test_a_file_that_became_a_link_or_a_pipe_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError):
+        file_walk.read_text(str(tmp_path), "link")
+    assert file_walk.read_text(str(tmp_path), "pipe") == b""

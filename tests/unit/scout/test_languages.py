@@ -34,17 +34,3 @@ def test_no_two_languages_claim_the_same_files() -> None:
 def test_every_language_has_rules_for_definitions() -> None:
     for one in (*languages.LANGUAGES, languages.OTHER):
         assert defined_in("", one) is None
-
-
-@pytest.mark.parametrize(
-    ("word", "name"), [("python", "Python"), ("JS", "JavaScript"), ("c++", "C++"), (" go ", "Go")]
-)
-def test_languages_are_known_by_what_people_call_them(word: str, name: str) -> None:
-    known = languages.named(word)
-    assert known is not None
-    assert known.name == name
-
-
-def test_a_word_that_is_no_language_is_none() -> None:
-    assert languages.named("english") is None
-    assert languages.named("") is None

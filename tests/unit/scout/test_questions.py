@@ -3,12 +3,13 @@ from __future__ import annotations
 import pytest
 
 from dragoman.scout.questions import (
+    HISTORY,
     MAX_QUESTION_SIZE,
     QUESTIONS,
     TAGS,
+    WORK,
     BestPlaces,
     Definition,
-    FindFiles,
     FindText,
     Help,
     Intent,
@@ -50,14 +51,12 @@ def test_every_example_is_understood(question: str, intent: type) -> None:
         ("how do I run this project?", Layout(entry_points=True)),
         ("what is this project about?", Layout()),
         ("how big is this repo?", Layout()),
-        ("what is in this folder?", ReadPath("")),
+        ("what is in this folder?", Layout()),
         ("what's in the src folder?", ReadPath("src")),
-        ("show the tree of src", ReadPath("src", depth=3)),
+        ("show the tree of src", ReadPath("src")),
         ("cat a.py#L3-L9", ReadPath("a.py", 3, 9)),
         ("read it", ReadPath("it")),
         ("what is in ../", ReadPath("../")),
-        ("list all Rust files", FindFiles("Rust")),
-        ("find files named conf", FindFiles("conf")),
         ("grep for retry_after", FindText("retry_after")),
         ("where does 'no such file' come from?", FindText("no such file")),
         ("help", Help()),
@@ -78,6 +77,8 @@ def test_a_few_words_choose_an_intent(question: str, intent: Intent) -> None:
         "how are todos told from other comments?",
         "which files handle permissions?",
         "which tests are there for the ledger?",
+        "where is pyproject.toml?",
+        "where are commits counted?",
         "why is the sky blue?",
         "hello",
         "?",
@@ -92,7 +93,14 @@ def test_every_other_question_is_a_search(question: str) -> None:
     "task", ["fix the bug in a.py", "Please write a poem", "refactor Session", "x" * 1000]
 )
 def test_a_task_is_known(task: str) -> None:
-    assert understand(task) == BestPlaces(task[:MAX_QUESTION_SIZE], is_task=True)
+    assert understand(task) == BestPlaces(task[:MAX_QUESTION_SIZE], WORK)
+
+
+@pytest.mark.parametrize(
+    "question", ["what changed lately?", "Who changed a.py?", "show the last 5 commits"]
+)
+def test_a_question_about_the_history_is_known(question: str) -> None:
+    assert understand(question) == BestPlaces(question, HISTORY)
 
 
 def test_a_file_that_was_handed_over_is_what_is_meant() -> None:
@@ -119,8 +127,6 @@ def test_paths_are_told_from_names(word: str, expected: bool) -> None:
         ("uses", "`Session.prompt`", Uses("Session.prompt")),
         ("calls", "connect", Uses("connect", calls=True)),
         ("text", '"not found"', FindText("not found")),
-        ("files", "*.toml", FindFiles("*.toml")),
-        ("tree", "", ReadPath("", depth=3)),
         ("layout", "src", Layout("src")),
         ("todo", "", Todos(TAGS)),
         ("todo", "FIXME XXX in src/a about speed", Todos(("FIXME", "XXX"), "speed", "src/a")),

@@ -10,7 +10,7 @@ from dragoman.scout.terms import terms_of, text_pattern
 def ranked(question: str, files: dict[str, str]) -> list[RankedPlace]:
     """What `answers.best_places` does, with files that are not on a disk."""
     terms = terms_of(question)
-    weights = weigh(terms, len(files), {}, words=question.lower().split())
+    weights = weigh(terms, len(files), {}, question.lower().rstrip("?").split())
     counts: dict[str, dict[str, int]] = {}
     for path, text in files.items():
         for term, pattern in weights.patterns.items():
@@ -60,7 +60,7 @@ def test_words_that_stand_close_together_come_before_scattered_ones() -> None:
 
 
 def test_a_rare_word_weighs_more_than_a_common_one() -> None:
-    weights = weigh(["line", "fram"], 1000, {"line": 900, "fram": 3})
+    weights = weigh(["line", "fram"], 1000, {"line": 900, "fram": 3}, ())
     assert weights.terms["fram"] > 3 * weights.terms["line"]
     assert weights.covered(["fram"]) > 0.7
 
@@ -74,7 +74,6 @@ def test_a_place_has_a_line_and_reasons() -> None:
         "defines the class `LineFramer`",
         "2 of the words close together",
     )
-    assert found.found == {"line", "fram"}
 
 
 def test_a_file_without_lines_is_known_by_its_path() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.client.services.worker_thread import Stopped
-from dragoman.scout import search
+from dragoman.scout import file_walk, search
 from dragoman.scout.hits import Hit
 from dragoman.scout.terms import text_pattern
 from tests.aio import aio
@@ -103,7 +103,7 @@ async def test_large_files_are_read_to_their_end_and_very_large_ones_left_out(
     monkeypatch.setenv("PATH", "")
     (tmp_path / "a.py").write_text("x = 1\n" * 50_000 + "foo\n")
     assert (await look(tmp_path))[0] == [Hit("a.py", 50_001, "foo")]
-    monkeypatch.setattr(search, "MAX_FILE_SIZE", 100_000)
+    monkeypatch.setattr(file_walk, "MAX_FILE_SIZE", 100_000)
     found = await search.find_files_with(str(tmp_path), FOO)
     assert list(search.lines_with(str(tmp_path), FOO, found, GO)) == []
     assert found.unreadable == 1
@@ -137,15 +137,6 @@ def test_a_search_that_was_cancelled_ends(tmp_path: Path) -> None:
         search.count_lines(str(tmp_path), {"foo": FOO}, found, stop)
     with pytest.raises(Stopped):
         list(search.lines_with(str(tmp_path), FOO, found, stop))
-
-
-def test_a_file_that_became_a_link_or_a_pipe_is_not_read(tmp_path: Path) -> None:
-    (tmp_path / "real").write_text("x")
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError):
-        search.read_text(str(tmp_path), "link")
-    assert search.read_text(str(tmp_path), "pipe") == b""
 
 
 @aio

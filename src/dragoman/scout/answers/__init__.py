@@ -45,7 +45,7 @@ async def _answer(context: TurnContext, intent: questions.Intent, last: str) -> 
 
             await context.plan("Say what I can do")
             return ScoutAnswer(abilities())
-        case questions.FindFiles() | questions.ReadPath() | questions.Layout():
+        case questions.ReadPath() | questions.Layout():
             from dragoman.scout.answers import folders
 
             return await folders.answer(context, intent)

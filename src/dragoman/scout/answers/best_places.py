@@ -39,8 +39,8 @@ async def answer(context: TurnContext, asked: BestPlaces) -> ScoutAnswer:
     named = ", ".join(code(word) for word in words)
     await context.plan(f"Search for {named}", "Rank the files", "Answer")
     places, missing, missed = await find_places(context, asked.text, terms)
-    if asked.is_task:
-        head = cannot("It asks for work, and I change nothing.")
+    if asked.why_not:
+        head = cannot(asked.why_not)
         listed = ["These places may be of help:", *_listed(places[:MAX_NEAREST])] if places else []
         return ScoutAnswer(paragraphs(head, listed, missed), answered=False)
     lost = f"Nothing found for {', '.join(code(terms[term]) for term in missing)}."
@@ -80,7 +80,7 @@ async def find_places(
             files.update({*rank.path_terms(path, terms), *counts.get(path, ())})
         await context.step()
         words = re.findall(r"\w+", text.lower())
-        weights = rank.weigh(terms, len(found.files), files, words=words)
+        weights = rank.weigh(terms, len(found.files), files, words)
         places = await context.in_thread(
             lambda stop: _judged(context.reader, found.files, counts, weights, stop)
         )

@@ -7,59 +7,30 @@ then as a part of a path.
 from __future__ import annotations
 
 import os
-from typing import Final, TypeAlias
+from typing import Final
 
 from dragoman.errors import FileMissing, PathRefused
 from dragoman.scout import languages, overview
 from dragoman.scout.hits import Hit, shown_path
 from dragoman.scout.markdown import bullet, clip, code, count, fence, listed, paragraphs, place
-from dragoman.scout.questions import FindFiles, Layout, ReadPath
+from dragoman.scout.questions import Layout, ReadPath
 from dragoman.scout.turn_context import ScoutAnswer, TurnContext
 
 MAX_LISTED: Final = 40
-MAX_FOLDERS: Final = 15
-"""Folders of a layout, the largest first."""
+MAX_TOP: Final = 30
+"""Folders and files of a layout, the largest folders first."""
 
 LINES_BEHIND: Final = 40
 """Lines that are shown where only the first is named."""
 
 README_LINES: Final = 80
 
-Asked: TypeAlias = FindFiles | ReadPath | Layout
 
-
-async def answer(context: TurnContext, asked: Asked) -> ScoutAnswer:
+async def answer(context: TurnContext, asked: ReadPath | Layout) -> ScoutAnswer:
     """Answer a question about files and folders."""
-    match asked:
-        case FindFiles():
-            return await _find(context, asked.pattern)
-        case ReadPath():
-            return await _read(context, asked)
-        case Layout():
-            return await _layout(context, asked)
-
-
-async def _look_for(context: TurnContext, pattern: str) -> list[str]:
-    title = f"Look for {code(pattern)}"
-    async with context.tool(title, "search", "files", {"pattern": pattern}, path="") as call:
-        found = await context.in_thread(
-            lambda stop: overview.find_files(context.root, pattern, stop)
-        )
-        await context.report(call, [Hit(path, 0, "") for path in found], count(len(found), "file"))
-    return found
-
-
-async def _find(context: TurnContext, pattern: str) -> ScoutAnswer:
-    language = languages.named(pattern)
-    what = f"{language.name} files" if language else f"files named {code(pattern)}"
-    await context.plan(f"Look for {what}", "Answer")
-    found = await _look_for(context, pattern)
-    if not found:
-        return ScoutAnswer(f"There are no {what} here.")
-    if len(found) == 1:
-        return ScoutAnswer(f"It is {place(found[0])}.", path=found[0])
-    lines = listed([f"- {place(path)}" for path in found[:MAX_LISTED]], len(found))
-    return ScoutAnswer(paragraphs(f"There are {len(found):,} {what}:", lines), path=found[0])
+    if isinstance(asked, ReadPath):
+        return await _read(context, asked)
+    return await _layout(context, asked)
 
 
 async def _read(context: TurnContext, asked: ReadPath) -> ScoutAnswer:
@@ -74,22 +45,23 @@ async def _read(context: TurnContext, asked: ReadPath) -> ScoutAnswer:
         if error.reason != "it is not a folder":
             raise
         return await _read_file(context, asked.path, asked)
-    return await _list(context, folder, asked.depth)
+    return await _layout(context, Layout(folder))
 
 
 async def _read_guessed(context: TurnContext, asked: ReadPath) -> ScoutAnswer:
     """Read the file that a part of a path means, if it can be only one."""
-    found = await _look_for(context, asked.path)
-    wanted = asked.path.lower().rpartition("/")[2]
-    names = {path: path.lower().rpartition("/")[2] for path in found}
-    chosen = [path for path, name in names.items() if name == wanted]
-    chosen = chosen or [path for path, name in names.items() if name.partition(".")[0] == wanted]
-    if len(chosen) == 1 or (chosen and wanted == "readme"):
-        return await _read_file(context, chosen[0], asked)
+    title = f"Look for {place(asked.path)}"
+    async with context.tool(title, "search", "files", {"path": asked.path}, path="") as call:
+        found = await context.in_thread(
+            lambda stop: overview.find_files(context.root, asked.path, stop)
+        )
+        await context.report(call, [Hit(path, 0, "") for path in found], count(len(found), "file"))
+    if len(found) == 1 or (found and asked.path.lower() == "readme"):
+        return await _read_file(context, found[0], asked)
     head = f"There is no file or folder {place(asked.path)} here."
-    if chosen:
-        head = f"{place(asked.path)} may be any of {count(len(chosen), 'file')}; say which:"
-    lines = [f"- {place(path)}" for path in chosen[:MAX_LISTED]]
+    if found:
+        head = f"{place(asked.path)} may be any of {count(len(found), 'file')}; say which:"
+    lines = listed([f"- {place(path)}" for path in found[:MAX_LISTED]], len(found))
     return ScoutAnswer(paragraphs(head, lines), answered=False)
 
 
@@ -121,20 +93,6 @@ async def _read_file(context: TurnContext, path: str, asked: ReadPath) -> ScoutA
     return ScoutAnswer(paragraphs(head, body, more), path=path)
 
 
-async def _list(context: TurnContext, path: str, depth: int) -> ScoutAnswer:
-    title = f"List {place(path or '.')}"
-    async with context.tool(title, "read", "list", {"path": path or "."}, path) as call:
-        names = await context.in_thread(
-            lambda stop: overview.list_folder(context.root, path, depth, stop)
-        )
-        await context.report(call, [], count(len(names), "name"))
-    shown = place(path) if path else "This folder"
-    if not names:
-        return ScoutAnswer(f"{shown} is empty.", path=path)
-    body = fence(["  " * level + name for level, name in names])
-    return ScoutAnswer(paragraphs(f"{shown}:", body), path=path)
-
-
 async def _layout(context: TurnContext, asked: Layout) -> ScoutAnswer:
     await context.plan("Look at all files", "Read what names programs", "Answer")
     reader = context.reader
@@ -157,9 +115,10 @@ async def _layout(context: TurnContext, asked: Layout) -> ScoutAnswer:
         return ScoutAnswer("There are no files here.", path=under)
     name = place(under) if under else code(os.path.basename(context.root) or "/")
     prefix = f"{under}/" if under else ""
-    folders = [
-        f"- {place(f'{prefix}{folder}/')}: {count(number, 'file')}"
-        for folder, number in seen.top.most_common(MAX_FOLDERS)
+    ranked = sorted(seen.top.items(), key=lambda one: (one[0][-1:] != "/", -one[1], one[0]))
+    top = [
+        f"- {place(prefix + one)}" + (f": {count(number, 'file')}" if one.endswith("/") else "")
+        for one, number in ranked[:MAX_TOP]
     ]
     spoken = ", ".join(
         f"{one} ({count(number, 'file')})" for one, number in seen.languages.most_common(8)
@@ -169,10 +128,10 @@ async def _layout(context: TurnContext, asked: Layout) -> ScoutAnswer:
         for folder, number in seen.tests.most_common(4)
     )
     text = paragraphs(
-        f"{name} has {count(seen.files, 'file')}, {count(len(seen.top), 'folder')} at its top.",
+        f"{name} has {count(seen.files, 'file')}.",
         await _first_words(context, seen.readme) if seen.readme else "",
         f"Languages: {spoken}.",
-        listed(folders, len(seen.top)),
+        listed(top, len(seen.top)),
         ["Entry points:", *listed(programs[:8], len(found))] if found else "",
         f"Tests: {tests}." if tests else "There are no files that look like tests.",
         "" if seen.complete else "Not complete: some files were not looked at.",

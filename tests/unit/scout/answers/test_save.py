@@ -17,7 +17,7 @@ async def test_an_existing_file_is_shown_and_replaced(tmp_path: Path) -> None:
     )
     assert reply.stop == "end_turn"
     assert reply.text.startswith("`notes.md` was replaced:")
-    assert "notes.md" in (folder / "notes.md").read_text()
+    assert "- `notes.md`" in (folder / "notes.md").read_text()
     (updates,) = reply.tools.values()
     (diff,) = updates[0].content
     assert (diff.old_text, diff.path) == ("old\n", str(folder / "notes.md"))
@@ -48,7 +48,7 @@ async def test_what_could_not_be_answered_is_not_saved(tmp_path: Path) -> None:
         folder, tmp_path / "state", "what is in this folder?", "why?", "/save x.md",
         permit=approve_all,
     )  # fmt: skip
-    assert (folder / "x.md").read_text() == "This folder is empty.\n"
+    assert (folder / "x.md").read_text() == "There are no files here.\n"
 
 
 @aio
