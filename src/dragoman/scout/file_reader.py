@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from dragoman.client.services.worker_thread import check
 from dragoman.client.services.workspace import Workspace
-from dragoman.errors import FileFailed, FileMissing, NotText
+from dragoman.errors import FileFailed, NotText
 from dragoman.scout.hits import clean
 
 MAX_LINES: Final = 400
@@ -69,14 +69,6 @@ class FileReader:
     def file(self, path: str) -> str:
         """The file that a path means, from the root on."""
         return self.relative(self._workspace.resolve_for_read(self.locate(path)))
-
-    def anything(self, path: str) -> str:
-        """The file or folder that a path means, or would mean if it were still there."""
-        try:
-            with self._workspace.find(self.locate(path)) as place:
-                return self.relative(place.real_path)
-        except FileMissing:
-            return self.relative(self._workspace.resolve_for_write(self.locate(path)))
 
     def part(
         self, path: str, first: int | None, last: int | None, stop: threading.Event

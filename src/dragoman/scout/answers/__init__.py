@@ -1,8 +1,7 @@
 """Answer a question: dispatch each intent to the module that handles it.
 
 `best_places` searches for the words of any question, `names` answers about symbols in code,
-`folders` about files and folders, `todos` lists what is left to do, `save` writes a file. Each
-module is imported when it is needed.
+`folders` about files and folders, `todos` lists what is left to do, `save` writes a file.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from typing import assert_never
 
 from dragoman.errors import ServiceError
 from dragoman.scout import questions
+from dragoman.scout.answers import best_places, folders, names, save, todos
 from dragoman.scout.turn_context import ScoutAnswer, TurnContext
 
 
@@ -25,29 +25,23 @@ async def answer(context: TurnContext, intent: questions.Intent, last: str = "")
 async def _answer(context: TurnContext, intent: questions.Intent, last: str) -> ScoutAnswer:
     match intent:
         case questions.BestPlaces():
-            from dragoman.scout.answers import best_places
-
             return await best_places.answer(context, intent)
-        case questions.Definition() | questions.Uses() | questions.FindText():
-            from dragoman.scout.answers import names
-
-            return await names.answer(context, intent)
+        case questions.Definition():
+            return await names.definition(context, intent)
+        case questions.Uses():
+            return await names.uses(context, intent)
+        case questions.FindText():
+            return await names.text_lines(context, intent.text)
         case questions.Todos():
-            from dragoman.scout.answers import todos
-
             return await todos.answer(context, intent)
         case questions.Save():
-            from dragoman.scout.answers import save
-
             return await save.save(context, intent, last)
+        case questions.ReadPath():
+            return await folders.read(context, intent)
+        case questions.Layout():
+            return await folders.layout(context, intent)
         case questions.Help():
-            from dragoman.scout.answers.best_places import abilities
-
             await context.plan("Say what I can do")
-            return ScoutAnswer(abilities())
-        case questions.ReadPath() | questions.Layout():
-            from dragoman.scout.answers import folders
-
-            return await folders.answer(context, intent)
+            return ScoutAnswer(best_places.abilities())
         case _ as never:
             assert_never(never)

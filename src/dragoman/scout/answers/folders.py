@@ -26,14 +26,8 @@ LINES_BEHIND: Final = 40
 README_LINES: Final = 80
 
 
-async def answer(context: TurnContext, asked: ReadPath | Layout) -> ScoutAnswer:
-    """Answer a question about files and folders."""
-    if isinstance(asked, ReadPath):
-        return await _read(context, asked)
-    return await _layout(context, asked)
-
-
-async def _read(context: TurnContext, asked: ReadPath) -> ScoutAnswer:
+async def read(context: TurnContext, asked: ReadPath) -> ScoutAnswer:
+    """Show a file or lines of it, or the layout of a folder."""
     await context.plan(f"Read {place(asked.path or '.')}", "Answer")
     try:
         folder = await context.in_thread(lambda _: context.reader.folder(asked.path or "."))
@@ -45,7 +39,7 @@ async def _read(context: TurnContext, asked: ReadPath) -> ScoutAnswer:
         if error.reason != "it is not a folder":
             raise
         return await _read_file(context, asked.path, asked)
-    return await _layout(context, Layout(folder))
+    return await layout(context, Layout(folder))
 
 
 async def _read_guessed(context: TurnContext, asked: ReadPath) -> ScoutAnswer:
@@ -93,7 +87,8 @@ async def _read_file(context: TurnContext, path: str, asked: ReadPath) -> ScoutA
     return ScoutAnswer(paragraphs(head, body, more), path=path)
 
 
-async def _layout(context: TurnContext, asked: Layout) -> ScoutAnswer:
+async def layout(context: TurnContext, asked: Layout) -> ScoutAnswer:
+    """Say what there is in a folder, or where its programs begin."""
     await context.plan("Look at all files", "Read what names programs", "Answer")
     reader = context.reader
     under = await context.in_thread(lambda _: reader.folder(asked.path)) if asked.path else ""

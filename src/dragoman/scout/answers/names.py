@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from dragoman.errors import ServiceError
 from dragoman.scout import languages, symbols
@@ -17,7 +17,7 @@ from dragoman.scout.definitions import LOCAL
 from dragoman.scout.file_reader import FileReader
 from dragoman.scout.hits import Hit
 from dragoman.scout.markdown import bullet, code, count, fence, listed, paragraphs, place
-from dragoman.scout.questions import BestPlaces, Definition, FindText, Uses
+from dragoman.scout.questions import BestPlaces, Definition, Uses
 from dragoman.scout.symbols import Defined, Sightings
 from dragoman.scout.terms import literal_pattern
 from dragoman.scout.turn_context import ScoutAnswer, TurnContext, reservations
@@ -31,19 +31,6 @@ SNIPPET: Final = 10
 
 MAX_LOOKED_INTO: Final = 40
 """Files that are opened to see what stands around a line."""
-
-Asked: TypeAlias = Definition | Uses | FindText
-
-
-async def answer(context: TurnContext, asked: Asked) -> ScoutAnswer:
-    """Answer a question about a name or some text."""
-    match asked:
-        case Definition():
-            return await _definition(context, asked)
-        case Uses(symbol, calls):
-            return await _uses(context, symbol, calls=calls)
-        case FindText(text):
-            return await _text(context, text)
 
 
 class _Name:
@@ -86,7 +73,8 @@ class _Name:
         return ScoutAnswer(paragraphs(text, near, self.missed), answered=False)
 
 
-async def _definition(context: TurnContext, asked: Definition) -> ScoutAnswer:
+async def definition(context: TurnContext, asked: Definition) -> ScoutAnswer:
+    """Answer where a name is defined."""
     symbol = asked.symbol
     await context.plan(f"Search for {code(symbol)}", "Tell definitions from uses", "Answer")
     name = _Name(symbol)
@@ -117,7 +105,9 @@ async def _definition(context: TurnContext, asked: Definition) -> ScoutAnswer:
     return ScoutAnswer(text, symbol=symbol, path=first.hit.path)
 
 
-async def _uses(context: TurnContext, symbol: str, *, calls: bool) -> ScoutAnswer:
+async def uses(context: TurnContext, asked: Uses) -> ScoutAnswer:
+    """Answer where a name is used or called."""
+    symbol, calls = asked.symbol, asked.calls
     what, verb = ("calls", "called") if calls else ("uses", "used")
     await context.plan(f"Search for {what} of {code(symbol)}", "Leave out its definition", "Answer")
     name = _Name(symbol)
@@ -145,7 +135,8 @@ async def _uses(context: TurnContext, symbol: str, *, calls: bool) -> ScoutAnswe
     return ScoutAnswer(text, symbol=symbol)
 
 
-async def _text(context: TurnContext, text: str) -> ScoutAnswer:
+async def text_lines(context: TurnContext, text: str) -> ScoutAnswer:
+    """List the lines with exactly this text."""
     shown = code(text)
     await context.plan(f"Search for {shown}", "Answer")
     hits: list[Hit] = []
