@@ -18,6 +18,9 @@ from tests.integration.scout_child import find_ripgrep, places, programs, scout
 ROOT: Final = Path(__file__).resolve().parents[2]
 ENOUGH: Final = 16
 
+ASKING_TIMEOUT: Final = 150.0
+"""Seconds for all questions: they take about 10 on a machine at rest."""
+
 QUESTIONS: Final = {
     "where is the line framing implemented?": ["wire/framing.py"],
     "how is the socket path of a broker chosen?": ["broker/endpoint.py"],
@@ -53,6 +56,7 @@ QUESTIONS: Final = {
         ),
     ],
 )
+@pytest.mark.timeout(ASKING_TIMEOUT)
 @aio
 async def test_most_questions_are_answered_by_one_of_the_first_three_places(
     names: tuple[str, ...], tmp_path: Path

@@ -64,7 +64,7 @@ async def find_files_with(
 ) -> Found:
     """Find the files below a folder that fit a pattern, a regular expression without Unicode.
 
-    Python and ripgrep have to read it alike. Without ripgrep all files are to be looked into.
+    Only ripgrep reads the pattern. Without it all files are to be looked into.
     """
     walk = Walk(root, under)
     found = Found([])

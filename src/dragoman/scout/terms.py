@@ -77,13 +77,16 @@ def terms_of(text: str) -> dict[str, str]:
 
 
 def text_pattern(term: str) -> str:
-    """A regular expression, for Python and ripgrep alike, for a term at the beginning of a word.
+    """A regular expression for a term at the beginning of a word, which a capital may begin, too.
 
-    It is used without regard to Unicode. A capital behind a small letter begins a word, too.
+    The letters come first: Python skips to a set of letters many times as fast as to a boundary.
     """
     if not term.isascii():
         return re.escape(term)
-    return rf"(?:^|[^A-Za-z])(?i:{term})|[a-z]{term.capitalize()}"
+    letters = "".join(f"[{letter}{letter.upper()}]" for letter in term)
+    size = len(term)
+    camel = f"(?<=[a-z]{term[0].upper()}.{{{size - 1}}})"
+    return f"{letters}(?:(?<![A-Za-z].{{{size}}})|{camel})"
 
 
 def literal_pattern(text: str) -> str:

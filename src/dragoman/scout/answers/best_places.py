@@ -20,7 +20,7 @@ from dragoman.scout.markdown import clip, code, count, paragraphs, place
 from dragoman.scout.questions import QUESTIONS, BestPlaces
 from dragoman.scout.rank import RankedPlace
 from dragoman.scout.search import count_lines, find_files_with
-from dragoman.scout.terms import terms_of, text_pattern
+from dragoman.scout.terms import literal_pattern, terms_of, text_pattern
 from dragoman.scout.turn_context import ScoutAnswer, TurnContext, reservations
 
 MAX_PLACES: Final = 8
@@ -70,7 +70,7 @@ async def find_places(
     title = f"Search for {', '.join(terms.values())}"
     async with context.tool(title, "search", "search", {"terms": list(terms.values())}, "") as call:
         patterns = {term: text_pattern(term) for term in terms}
-        any_of = "|".join(f"(?:{pattern})" for pattern in patterns.values())
+        any_of = "|".join(f"(?i:{literal_pattern(term)})" for term in terms)
         found = await find_files_with(context.root, any_of, list_all=True)
         counts = await context.in_thread(
             lambda stop: count_lines(context.root, patterns, found, stop)
