@@ -13,7 +13,7 @@ from typing import Final
 from dragoman.errors import ServiceError
 from dragoman.scout import languages, symbols
 from dragoman.scout.answers import best_places
-from dragoman.scout.definitions import LOCAL
+from dragoman.scout.definitions import LOCAL, TRUE
 from dragoman.scout.file_reader import FileReader
 from dragoman.scout.hits import Hit
 from dragoman.scout.markdown import bullet, code, count, fence, listed, paragraphs, place
@@ -82,7 +82,7 @@ async def definition(context: TurnContext, asked: Definition) -> ScoutAnswer:
     await name.look(
         context, "Search for", lambda: [each.hit for each in seen.best()] or seen.other_uses()
     )
-    if asked.question and (not name.best or name.best[0].mark.rank == LOCAL):
+    if asked.question and not _is_meant(asked.question, name.best):
         return await best_places.answer(context, BestPlaces(asked.question))
     if not seen.known:
         return await name.unknown(context)
@@ -150,6 +150,14 @@ async def text_lines(context: TurnContext, text: str) -> ScoutAnswer:
     head = f"{shown} stands in {count(len(hits), 'line')} in {count(files, 'file')}:"
     lines = listed([bullet(hit) for hit in hits[:MAX_LISTED]], len(hits))
     return ScoutAnswer(paragraphs(head, lines, missed))
+
+
+def _is_meant(question: str, best: Sequence[Defined]) -> bool:
+    """Whether an ordinary word means what it names: "where is the parser?" rarely a variable."""
+    if not best or best[0].mark.rank == LOCAL:
+        return False
+    is_main = best[0].mark.rank == TRUE and not symbols.is_test(best[0].hit.path)
+    return is_main or "defin" in question or "declar" in question
 
 
 def _defined(found: Sequence[Defined]) -> list[str]:

@@ -91,9 +91,12 @@ async def test_the_nearest_places_are_named_for_a_name_that_stands_nowhere(folde
 @aio
 async def test_an_ordinary_word_without_a_definition_is_searched_for(folder: Path) -> None:
     (folder / "cache.py").write_text("# Caching of answers.\ndef keep_answers(): ...\n")
+    (folder / "tests/test_cache.py").write_text("cache = 1\n")
     reply = await asked(folder, "where is caching implemented?")
     assert reply.stop == "end_turn"
     assert "1. `cache.py:1`" in reply.text
+    assert "1. `cache.py:1`" in (await asked(folder, "where is the cache?")).text
+    assert "`tests/test_cache.py:1`" in (await asked(folder, "where is cache defined?")).text
 
 
 @aio
