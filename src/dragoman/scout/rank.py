@@ -55,6 +55,8 @@ class RankedPlace(NamedTuple):
     line: int
     text: str
     score: float
+    terms: int
+    """How many of the terms the file has, in its path or its text."""
     reasons: tuple[str, ...]
 
 
@@ -169,7 +171,8 @@ def judge(
         + _text_score(counts, weights)
         + (CLOSE * weights.sum(near) if len(near) > 1 else 0.0)
     )
-    score *= weights.covered({*in_path, *counts}) * weights.kind(path)
+    has = {*in_path, *counts}
+    score *= weights.covered(has) * weights.kind(path)
     is_shown = mark is not None and mark.rank < LOCAL and defined >= weights.sum(near)
     at = defined_at if is_shown else near_at or 1
     reasons = []
@@ -183,7 +186,7 @@ def judge(
     elif head:
         reasons.append("its first lines mention it")
     text = lines[at - 1] if at <= len(lines) else ""
-    return RankedPlace(path, at, text, score, tuple(reasons or ["mentions it"]))
+    return RankedPlace(path, at, text, score, len(has), tuple(reasons or ["mentions it"]))
 
 
 def _best_definition(

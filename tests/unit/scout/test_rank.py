@@ -69,6 +69,7 @@ def test_a_place_has_a_line_and_reasons() -> None:
     text = '"""Split a stream into lines."""\n\n\nclass LineFramer:\n    size = 1\n'
     (found,) = ranked("where is the line framing?", {"wire/framing.py": text})
     assert (found.path, found.line, found.text) == ("wire/framing.py", 4, "class LineFramer:")
+    assert found.terms == 2
     assert found.reasons == (
         "by its name",
         "defines the class `LineFramer`",

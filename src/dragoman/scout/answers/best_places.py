@@ -50,7 +50,9 @@ async def answer(context: TurnContext, asked: BestPlaces) -> ScoutAnswer:
     head = f"The best {count(len(places), 'place')} for {named}:"
     if len(places) == 1:
         head = f"The best place for {named}:"
-    told = paragraphs(head, _listed(places), lost if missing else "", missed)
+    most = max(each.terms for each in places)
+    partly = f"No file has more than {most} of these words." if most < len(terms) else ""
+    told = paragraphs(head, _listed(places), lost if missing else partly, missed)
     return ScoutAnswer(told, path=places[0].path)
 
 

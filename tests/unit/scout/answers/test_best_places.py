@@ -51,6 +51,13 @@ async def test_words_that_are_found_nowhere_are_named(folder: Path) -> None:
 
 
 @aio
+async def test_words_that_no_file_has_together_are_told(folder: Path) -> None:
+    reply = await asked(folder, "how do streams get refused?")
+    assert reply.stop == "end_turn"
+    assert "No file has more than 1 of these words." in reply.text
+
+
+@aio
 async def test_a_question_whose_words_are_found_nowhere_is_refused(folder: Path) -> None:
     reply = await asked(folder, "why is the sky blue?")
     assert reply.stop == "refusal"
