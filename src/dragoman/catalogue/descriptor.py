@@ -7,13 +7,16 @@ The annotations are values, not text (no `from __future__ import annotations`), 
 `config.schema`.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct, field
 
 Platform = Literal["linux", "macos", "windows"]
 Tier = Literal["fast", "standard", "strong"]
 McpKind = Literal["stdio", "http", "sse"]
+
+PYTHON: Final = "{python}"
+"""Stands for the interpreter that runs dragoman, as the program of a launch."""
 
 
 class Launch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from dragoman.catalogue.descriptor import Descriptor
-from dragoman.catalogue.validate import check, describe
 from dragoman.config.load import Config
 from dragoman.config.project import parse
 from dragoman.errors import ConfigInvalid
@@ -98,6 +97,8 @@ def _lies_in(entry: Any, roots: Iterable[str]) -> bool:
 def read_entry(entry: Any) -> tuple[Descriptor, str]:
     """What a package registers, and its origin: a descriptor, a table, a path of a TOML file, or a
     function that returns one of these."""
+    from dragoman.catalogue.validate import check, describe
+
     dist = getattr(entry, "dist", None)
     origin = f"the package {dist.name if dist is not None else entry.value} ({entry.name})"
     try:

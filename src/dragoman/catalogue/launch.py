@@ -23,10 +23,10 @@ from dragoman.catalogue.command_unwrap import (
     runs_anything,
     unwrap,
 )
-from dragoman.catalogue.descriptor import Descriptor, Launch, Platform, Quirks
+from dragoman.catalogue.descriptor import PYTHON, Descriptor, Launch, Platform, Quirks
 from dragoman.catalogue.load import BUILT_IN, Catalogue
-from dragoman.catalogue.validate import AUTO, PYTHON
 from dragoman.client.budgets import Budgets
+from dragoman.client.options import AUTO
 from dragoman.config.schema import Settings
 from dragoman.errors import NotInstalled, WrongLaunch
 from dragoman.transports.process import programs

@@ -16,10 +16,9 @@ from msgspec.structs import replace
 
 from dragoman.catalogue.descriptor import Descriptor
 from dragoman.catalogue.entry_points import find_entry_points, read_entry
-from dragoman.catalogue.validate import describe
 from dragoman.config.load import Config, PeerTable
 from dragoman.config.project import parse
-from dragoman.config.validate import nearest
+from dragoman.config.validate import convert, nearest
 from dragoman.errors import ConfigInvalid, UnknownPeer
 
 BUILT_IN: Final = "dragoman"
@@ -170,9 +169,13 @@ def load_catalogue(
 
 
 def built_in() -> Iterator[KnownPeer]:
-    """The peers that come with dragoman. A mistake in one of them is ours and is raised."""
+    """The peers that come with dragoman. A mistake in one of them is ours, and is raised."""
+    from dragoman.catalogue.validate import check
+
     for read in _built_in().values():
-        yield read()
+        known = read()
+        check(known.descriptor, origin=known.origin)
+        yield known
 
 
 def _built_in() -> dict[str, Callable[[], KnownPeer]]:
@@ -183,7 +186,8 @@ def _built_in() -> dict[str, Callable[[], KnownPeer]]:
 
 def _read_built_in(file: Path) -> KnownPeer:
     origin = f"{BUILT_IN}: {file.name}"
-    descriptor = describe(parse(file.read_bytes(), origin=origin), origin=origin)
+    # Their keys are checked, and not their values: `built_in` does that, in our tests.
+    descriptor = convert(parse(file.read_bytes(), origin=origin), Descriptor, origin=origin)
     _check_file_name(descriptor, file.name, origin)
     return KnownPeer(descriptor, BUILT_IN)
 
@@ -212,6 +216,8 @@ def _written(peer: PeerTable) -> KnownPeer:
     """A peer in a file of the user or of a trusted project."""
     if peer.problem is not None:
         raise peer.problem
+    from dragoman.catalogue.validate import describe
+
     descriptor = describe(peer.table, origin=peer.origin, folder=peer.folder, key=peer.key)
     if not peer.project:
         _check_file_name(descriptor, Path(peer.origin).name, peer.origin)

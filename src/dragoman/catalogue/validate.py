@@ -14,7 +14,8 @@ from typing import Any, Final
 from msgspec import structs
 
 from dragoman.catalogue.command_unwrap import is_substituted
-from dragoman.catalogue.descriptor import Descriptor, Launch
+from dragoman.catalogue.descriptor import PYTHON, Descriptor, Launch
+from dragoman.client.options import AUTO
 from dragoman.config.load import ROLE
 from dragoman.config.validate import VARIABLE, convert, nearest, refuse_secrets
 from dragoman.dialects.discovery import ACP, CODEX, DIALECTS
@@ -23,10 +24,6 @@ from dragoman.errors import ConfigInvalid
 NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 MAX_NAME_SIZE: Final = 64
 """Names become names of files and folders."""
-
-AUTO: Final = "auto"
-PYTHON: Final = "{python}"
-"""Stands for the interpreter that runs dragoman, as the program of a launch."""
 
 RESERVED: Final = frozenset({"none", "all"})
 """Words that mean something else where a peer is named."""

@@ -28,7 +28,7 @@ async def attach(plan: RunPlan) -> int:
     the broker does not answer any more."""
 
     async def prepare(spec: BrokerSpec) -> BrokerSpec:
-        return await complete(plan.way, spec)
+        return await complete(plan.way, spec, inherit=plan.env)
 
     spec = spec_of(
         plan.way,

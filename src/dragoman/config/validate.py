@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from dragoman.errors import ConfigInvalid
-from dragoman.redaction.names import SECRET_NAME
-from dragoman.redaction.shapes import looks_like_a_secret
 
 if TYPE_CHECKING:
     from msgspec import inspect
@@ -154,6 +152,9 @@ def _plain(problem: str) -> str:
 
 def refuse_secrets(data: Any, *, origin: str, base: str = "") -> None:
     """Refuse a value that looks like a key, be it by its own look or by its name."""
+    # Not at the top: a command without settings files of its user has nothing to look at.
+    from dragoman.redaction.shapes import looks_like_a_secret
+
     for path, name, value in _texts(data, base, "", origin):
         known_look = looks_like_a_secret(value)
         if (
@@ -169,6 +170,8 @@ def _named_secret(name: str, value: str) -> bool:
     command line are none."""
     if value.startswith(ELSEWHERE) and not value.startswith("-----"):
         return False
+    from dragoman.redaction.names import SECRET_NAME
+
     return SECRET_NAME.search(name) is not None and _random_looking(value)
 
 

@@ -40,7 +40,6 @@ from dragoman.client.acp.peer import AcpPeer
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer, absolute
 from dragoman.client.options import ConnectOptions, for_dialect, plain_of
-from dragoman.config.secrets import handed_values, secret_values
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import (
     BrokerUnavailable,
@@ -146,7 +145,6 @@ def spec_of(
     options = options or ConnectOptions()
     spoken = dialect_of(way, options)
     descriptor = way.descriptor
-    credentials = () if descriptor is None else descriptor.credentials.env
     inherit = tuple(options.inherit)
     environment = build_environment(
         inherit=(*way.inherit, *inherit), extra={**way.env, **(options.env or {})}
@@ -182,14 +180,6 @@ def spec_of(
         login_hint="" if descriptor is None else descriptor.credentials.login,
         surroundings=surroundings_of(descriptor, env=inherit),
         identity=identify_files(way.command or ()),
-        secret_values=tuple(
-            sorted(
-                {
-                    *secret_values(environment, credentials),
-                    *handed_values(environment, inherit, workspace),
-                }
-            )
-        ),
         paths=folders_of(paths or find_paths()),
         ttl=DEFAULT_TTL if ttl is None else ttl,
         max_idle=DEFAULT_MAX_IDLE if max_idle is None else max_idle,
@@ -274,7 +264,7 @@ async def _reach(
     ours = _near_options(way, spec, workspace, options)
 
     async def prepare(spec: BrokerSpec) -> BrokerSpec:
-        return await complete(way, spec)
+        return await complete(way, spec, inherit=options.inherit)
 
     lost: ConnectionLost | None = None
     for _ in range(MAX_ATTEMPTS):
@@ -309,15 +299,25 @@ async def _reach(
     raise BrokerUnavailable(f"the broker {reached.endpoint.name} goes away again and again: {lost}")
 
 
-async def complete(way: LaunchSpec, spec: BrokerSpec) -> BrokerSpec:
-    """The spec with what only a start needs. Raises `NotInstalled` if the peer cannot run here."""
+async def complete(way: LaunchSpec, spec: BrokerSpec, *, inherit: Iterable[str]) -> BrokerSpec:
+    """The spec with what only a start needs: which values are secret, and what the card says.
+
+    `inherit` names the variables that the caller hands over. Raises `NotInstalled` if the peer
+    cannot run here.
+    """
     from dragoman.catalogue.card_store import CARDS, CardStore
     from dragoman.catalogue.node_runtime import check_runtime
+    from dragoman.config.secrets import handed_values, secret_values
 
     await check_runtime(way, spec.env)
     card = CardStore(Path(spec.paths.data) / CARDS).latest(spec.peer)
     parallel = None if card is None else card.facts.parallel_sessions
-    return structs.replace(spec, parallel=parallel)
+    credentials = () if way.descriptor is None else way.descriptor.credentials.env
+    secrets = {
+        *secret_values(spec.env, credentials),
+        *handed_values(spec.env, inherit, spec.workspace),
+    }
+    return structs.replace(spec, parallel=parallel, secret_values=tuple(sorted(secrets)))
 
 
 def _for_all(budgets: Budgets | None, usual: Budgets) -> Budgets:

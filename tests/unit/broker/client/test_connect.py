@@ -17,7 +17,7 @@ from dragoman.broker.client.find_or_start import FoundBroker
 from dragoman.broker.client.hello import BrokerHello, HelloConnection
 from dragoman.broker.endpoint import Endpoint
 from dragoman.broker.error_codec import BUSY, busy, describe
-from dragoman.broker.spec import BrokerSpec, endpoint_name
+from dragoman.broker.spec import BrokerSpec, endpoint_name, real_workspace
 from dragoman.catalogue import Credentials, Descriptor, Install, Launch, Quirks
 from dragoman.catalogue.card import Card, MeasuredFacts
 from dragoman.catalogue.card_store import CARDS, CardStore
@@ -74,7 +74,8 @@ def described(**fields: Any) -> Descriptor:
 # -- the spec
 
 
-def test_a_spec_holds_all_that_is_known_of_the_peer(
+@aio
+async def test_a_spec_holds_all_that_is_known_of_the_peer(
     paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOOL_SECRET", "a secret value")
@@ -98,7 +99,7 @@ def test_a_spec_holds_all_that_is_known_of_the_peer(
         paths=paths,
         ttl=7.0,
     )
-    assert (spec.peer, spec.title, spec.workspace) == ("tool", "Tool", str(tmp_path.resolve()))
+    assert (spec.peer, spec.title, spec.workspace) == ("tool", "Tool", real_workspace(tmp_path))
     assert (spec.mode_after_open, spec.missing_file_is_empty) == ("default", True)
     assert spec.command_titles
     assert (spec.max_line_size, spec.budgets.initialize, spec.ttl) == (5000, 77.0, 7.0)
@@ -113,7 +114,10 @@ def test_a_spec_holds_all_that_is_known_of_the_peer(
     }
     assert spec.env["PATH"] == os.environ["PATH"]
     assert spec.env["COLOUR"] == "a hidden value"
-    assert spec.secret_values == ("a hidden value", "a secret value")
+    # Only a broker that starts has to know them.
+    assert spec.secret_values == ()
+    whole = await complete(tool, spec, inherit=("MORE", "COLOUR"))
+    assert whole.secret_values == ("a hidden value", "a secret value")
     assert spec.paths.runtime == str(paths.runtime)
 
 
@@ -178,7 +182,7 @@ def test_what_cannot_be_told_to_another_process_stays_here(paths: Paths, tmp_pat
 @aio
 async def test_a_start_needs_the_card_and_a_runtime(paths: Paths, tmp_path: Path) -> None:
     spec = spec_of(way(descriptor=described()), workspace=tmp_path, paths=paths)
-    assert (await complete(way(), spec)).parallel is None
+    assert (await complete(way(), spec, inherit=())).parallel is None
     card = Card(
         peer="tool",
         version="1",
@@ -192,7 +196,7 @@ async def test_a_start_needs_the_card_and_a_runtime(paths: Paths, tmp_path: Path
         facts=MeasuredFacts(parallel_sessions=True),
     )
     CardStore(paths.data / CARDS).save(card)
-    assert (await complete(way(), spec)).parallel is True
+    assert (await complete(way(), spec, inherit=())).parallel is True
     script = tmp_path / "tool.js"
     script.write_text("#!/usr/bin/env node\n")
     script.chmod(0o755)
@@ -200,7 +204,7 @@ async def test_a_start_needs_the_card_and_a_runtime(paths: Paths, tmp_path: Path
     without_node = ConnectOptions(env={"PATH": "/none"})
     nowhere = spec_of(wanting, without_node, workspace=tmp_path, paths=paths)
     with pytest.raises(NotInstalled, match="there is no node on the PATH"):
-        await complete(wanting, nowhere)
+        await complete(wanting, nowhere, inherit=())
 
 
 # -- the call
