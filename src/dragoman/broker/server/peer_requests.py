@@ -111,6 +111,8 @@ _READ_PARAMS: Final[dict[str, Callable[[Raw], Any]]] = {
 class PendingQuestion:
     """One question of the peer that a caller is to answer."""
 
+    __slots__ = ("_call", "_over", "_questions", "_timer", "_upstream", "caller", "request")
+
     def __init__(self, questions: PeerQuestions, request: Request, caller: Caller) -> None:
         self._questions = questions
         self.request = request
