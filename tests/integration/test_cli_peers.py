@@ -220,10 +220,44 @@ agent.run()
 """An agent that answers at once, and writes down whether it works in a repository with a commit."""
 
 
-def described(cli: Cli, *words: str) -> Path:
+AT_ONCE = """
+import json, subprocess, sys
+from pathlib import Path
+
+folders = {}
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    params, told, answer = asked.get("params") or {}, [], {"result": {}}
+    if asked["method"] == "initialize":
+        answer = {"result": {"protocolVersion": 1, "agentCapabilities": {}}}
+    elif asked["method"] == "session/new":
+        id = f"s{len(folders)}"
+        folders[id], answer = params["cwd"], {"result": {"sessionId": id}}
+    elif asked["method"] == "session/prompt":
+        command, cwd = ["git", "log", "-1", "--format=%H"], folders[params["sessionId"]]
+        log = subprocess.run(command, cwd=cwd, stdout=2, check=False)
+        with Path(sys.argv[1]).open("a") as file:
+            file.write(f"{log.returncode}\\n")
+        chunk = {"sessionUpdate": "agent_message_chunk", "content": params["prompt"][0]}
+        update = {"sessionId": params["sessionId"], "update": chunk}
+        told.append({"jsonrpc": "2.0", "method": "session/update", "params": update})
+        answer = {"result": {"stopReason": "end_turn"}}
+    else:
+        answer = {"error": {"code": -32601, "message": "no such method"}}
+    told.append({"jsonrpc": "2.0", "id": asked["id"], **answer})
+    sys.stdout.write("".join(json.dumps(each) + "\\n" for each in told))
+    sys.stdout.flush()
+"""
+"""The same without dragoman: the answer and the end of the turn are one write, so that no cancel
+can come between them."""
+
+
+def described(cli: Cli, *words: str, code: str = PROMPT) -> Path:
     """Give that agent a name; the file that it writes to."""
     program, seen = cli.home / "prompt.py", cli.home / "seen"
-    program.write_text(PROMPT)
+    program.write_text(code)
     peers = cli.home / "config_home" / "peers"
     peers.mkdir(parents=True)
     command = json.dumps([sys.executable, str(program), str(seen), *words])
@@ -237,7 +271,7 @@ def described(cli: Cli, *words: str) -> Path:
 def test_verify_works_in_a_repository_and_does_not_measure_a_cancel_that_came_too_late(
     cli: Cli,
 ) -> None:
-    seen = described(cli)
+    seen = described(cli, code=AT_ONCE)
     done = cli("peers", "verify", "mine", "--turns", "--format", "json")
     assert done.code == 0, done.err
     assert set(seen.read_text().split()) == {"0"}
