@@ -23,7 +23,8 @@ class Client(dragoman_acp.Client):
     async def open(self, agent: Sequence[str]) -> int:
         from dragoman.broker.client.find_or_start import ensure
         from dragoman.broker.spec import BrokerSpec, Folders
-        from dragoman.client.acp import ClientOptions, use_agent
+        from dragoman.client.acp import AcpClient, ClientOptions
+        from dragoman.client.acp.options import connection_settings
         from dragoman.client.permissions import approve_all
 
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -39,11 +40,9 @@ class Client(dragoman_acp.Client):
             parallel=True,
             ttl=60.0,
         )
-        reached = await ensure(spec)
-        options = ClientOptions(permit=approve_all)
-        self._client = await self._stack.enter_async_context(
-            use_agent(reached.stream, options=options)
-        )
+        reached = await ensure(spec, settings=connection_settings(None))
+        client = AcpClient(reached.connection, ClientOptions(permit=approve_all))
+        self._client = await self._stack.enter_async_context(client)
         self.workspace = folder
         status = await self._client.call_extension("_dragoman/status", {})
         return int(status["peerPid"])

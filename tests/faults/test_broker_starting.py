@@ -17,6 +17,7 @@ import pytest
 
 from dragoman.broker.client import launch
 from dragoman.broker.client.find_or_start import StartTimes, ensure
+from dragoman.broker.client.hello import ask
 from dragoman.broker.client.reap import sweep
 from dragoman.broker.endpoint import Endpoint
 from dragoman.broker.lock import is_held, try_lock
@@ -80,12 +81,12 @@ async def test_a_killed_broker_takes_its_peer_along_and_is_replaced(place: Place
     os.kill(broker.pid, signal.SIGKILL)
     for process in (broker, peer):
         await asyncio.to_thread(wait_dead, process)
-    await first.stream.aclose()
+    await first.connection.aclose()
     # Its socket, lock and record are still there, and disturb nobody.
     assert len(left(place)) == 3
     second = await ensure(spec, program=PROGRAM)
     assert second.started and second.greeting.pid != broker.pid
-    await second.stream.aclose()
+    await second.connection.aclose()
     await until(lambda: not any(record.broker == broker for record in place.records()))
     assert [record.broker.pid for record in place.records()] == [second.greeting.pid]
 
@@ -106,7 +107,7 @@ async def test_a_peer_that_survived_its_broker_and_all_who_watch_it_is_found_and
     for pid in (warden, parent_of(broker.pid), broker.pid):
         os.kill(pid, signal.SIGKILL)
     await asyncio.to_thread(wait_dead, broker)
-    await reached.stream.aclose()
+    await reached.connection.aclose()
     assert state_of(peer) is ProcessState.ALIVE
     [reaped] = await asyncio.to_thread(sweep, place.brokers)
     assert reaped.processes == 1
@@ -130,7 +131,7 @@ async def test_a_number_that_belongs_to_somebody_else_now_is_never_killed(place:
         assert (reaped.name, reaped.processes) == (endpoint.name, 0)
         assert left(place) == []
         reached = await ensure(spec, program=PROGRAM)
-        await reached.stream.aclose()
+        await reached.connection.aclose()
         assert state_of(now) is ProcessState.ALIVE
     finally:
         await stranger.aclose()
@@ -163,7 +164,7 @@ async def test_of_two_brokers_that_race_for_a_name_one_gives_way(place: Place) -
     [record] = place.records()
     reached = await ensure(spec, program=PROGRAM)
     assert (reached.started, reached.greeting.pid) == (False, record.broker.pid)
-    await reached.stream.aclose()
+    await reached.connection.aclose()
 
 
 SLOW = f"""
@@ -198,7 +199,7 @@ async def test_a_broker_whose_starter_was_killed_is_there_for_the_next_caller(
     await until(lambda: bool(place.records()))
     reached = await ensure(spec, program=PROGRAM)
     assert not reached.started
-    await reached.stream.aclose()
+    await reached.connection.aclose()
     await asyncio.to_thread(wait_dead, program)
 
 
@@ -238,7 +239,7 @@ async def test_a_stale_socket_and_the_lock_of_a_dead_process_are_replaced(place:
     endpoint.starting.touch()
     reached = await ensure(spec, program=PROGRAM)
     assert reached.started
-    await reached.stream.aclose()
+    await reached.connection.aclose()
 
 
 @aio
@@ -253,7 +254,7 @@ async def test_a_broker_that_holds_its_name_and_does_not_answer_is_replaced(plac
     for process in (broker, peer):
         await asyncio.to_thread(wait_dead, process)
     for reached in (first, second):
-        await reached.stream.aclose()
+        await reached.connection.aclose()
 
 
 @aio
@@ -279,7 +280,7 @@ async def test_a_holder_that_dies_while_it_is_waited_for_makes_room(place: Place
     asyncio.get_running_loop().call_later(0.05, lock.release)
     reached = await ensure(spec, program=PROGRAM)
     assert reached.started
-    await reached.stream.aclose()
+    await reached.connection.aclose()
 
 
 @aio
@@ -309,7 +310,7 @@ async def test_a_caller_that_is_cancelled_while_it_starts_a_broker_leaves_no_loc
     assert not endpoint.starting.exists()
     reached = await ensure(spec, program=PROGRAM)
     assert reached.started
-    await reached.stream.aclose()
+    await reached.connection.aclose()
     await until(lambda: not reap_detached())
 
 
@@ -366,5 +367,5 @@ async def test_another_user_is_not_let_in_by_the_folder_nor_by_the_socket(place:
     # Even if somebody opens all doors: the system tells who knocks.
     await asyncio.to_thread(open_doors)
     assert await asyncio.to_thread(knock_as_nobody, address) == "dropped"
-    assert await reached.stream.ask("_dragoman/status", {})
-    await reached.stream.aclose()
+    assert await ask(reached.connection, "_dragoman/status", {})
+    await reached.connection.aclose()

@@ -101,7 +101,7 @@ async def broker_process(spec: BrokerSpec) -> AsyncIterator[BrokerUnderTest]:
 
 async def start(spec: BrokerSpec) -> BrokerUnderTest:
     reached = await ensure(spec)
-    await reached.stream.aclose()
+    await reached.connection.aclose()
     return BrokerUnderTest(spec, reached.greeting.pid)
 
 

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 import dragoman
+from dragoman.broker.client import hello
 from dragoman.broker.client.brokers import list_brokers, reap, status_of, stop_broker
 from dragoman.broker.client.find_or_start import FoundBroker, ensure
 from dragoman.broker.client.hello import ask_broker
@@ -68,7 +69,7 @@ async def main():
     reached = await ensure(spec, program=sys.argv[2:])
     print(reached.greeting.pid, flush=True)
     sys.stdin.readline()
-    await reached.stream.aclose()
+    await reached.connection.aclose()
 
 asyncio.run(main())
 """
@@ -83,7 +84,7 @@ async def test_the_second_call_finds_the_broker_of_the_first(place: Place) -> No
     assert first.started and not second.started
     assert first.greeting.pid == second.greeting.pid != os.getpid()
     for reached in (first, second):
-        await reached.stream.aclose()
+        await reached.connection.aclose()
     # It outlives its callers, in a session of its own, away from any folder that may go.
     third = await reach(spec)
     pid = third.greeting.pid
@@ -91,7 +92,7 @@ async def test_the_second_call_finds_the_broker_of_the_first(place: Place) -> No
     assert os.getsid(pid) not in (os.getsid(0), pid)
     assert f"\nPPid:\t{os.getpid()}\n" not in read(f"/proc/{pid}/status").decode()
     assert os.readlink(f"/proc/{pid}/cwd") == "/"
-    await third.stream.aclose()
+    await third.connection.aclose()
 
 
 @aio
@@ -101,7 +102,7 @@ async def test_many_callers_at_the_same_moment_start_one_broker(place: Place) ->
     assert len({one.greeting.pid for one in reached}) == 1
     assert sum(one.started for one in reached) == 1
     for one in reached:
-        await one.stream.aclose()
+        await one.connection.aclose()
     assert len(place.records()) == 1
 
 
@@ -158,7 +159,7 @@ async def test_others_may_not_look_into_what_a_broker_makes(place: Place) -> Non
     }
     assert set(modes.values()) == {0o700, 0o600}
     assert modes["brokers"] == modes["logs"] == 0o700
-    await reached.stream.aclose()
+    await reached.connection.aclose()
 
 
 @aio
@@ -166,7 +167,7 @@ async def test_nothing_secret_is_in_the_brokers_environment_or_files(place: Plac
     secret = "sk-" + "c0ffee" * 6
     spec = place.spec(env={"TOKEN": secret}, secret_values=(secret,))
     reached = await reach(spec)
-    await reached.stream.aclose()
+    await reached.connection.aclose()
     pid = reached.greeting.pid
     process = Path(f"/proc/{pid}")
     texts = [process.joinpath(name).read_bytes() for name in ("environ", "cmdline")]
@@ -204,23 +205,23 @@ async def test_a_newer_dragoman_lets_an_older_broker_finish_and_starts_its_own(
 ) -> None:
     old = place.spec(version="0.0.1")
     first = await reach(old)
-    await first.stream.ask("initialize", {})  # A caller with work to do.
+    await hello.ask(first.connection, "initialize", {})  # A caller with work to do.
     second = await reach(place.spec(version="0.0.2"))
     assert second.started and second.greeting.version == "0.0.2"
     assert second.endpoint == first.endpoint
     # The old one still serves whom it has.
-    assert (await first.stream.ask(STATUS, {}))["callers"] == 1
+    assert (await hello.ask(first.connection, STATUS, {}))["callers"] == 1
     draining = {record.version: record.draining for record in place.records()}
     assert draining == {"0.0.1": True, "0.0.2": False}
     process = identify(first.greeting.pid)
     assert process is not None
-    await first.stream.aclose()
+    await first.connection.aclose()
     await asyncio.to_thread(wait_dead, process)
     # An older caller makes do with the newer one.
     third = await reach(old)
     assert third.greeting.pid == second.greeting.pid
     for one in (second, third):
-        await one.stream.aclose()
+        await one.connection.aclose()
 
 
 @aio
@@ -229,11 +230,11 @@ async def test_a_peer_with_other_files_gets_another_broker(place: Place) -> None
         return place.spec(identity=(FileIdentity(path="/x", size=size, mtime_ns=1),))
 
     first = await reach(of(1))
-    await first.stream.aclose()
+    await first.connection.aclose()
     second = await reach(of(2))
     assert second.greeting.pid != first.greeting.pid
     assert second.endpoint == first.endpoint
-    await second.stream.aclose()
+    await second.connection.aclose()
 
 
 @aio
@@ -242,7 +243,7 @@ async def test_a_broker_that_nobody_needs_ends_and_leaves_nothing(place: Place) 
     broker = identify(reached.greeting.pid)
     assert broker is not None
     peer = await peer_of(place, place.spec(ttl=0.2))
-    await reached.stream.aclose()
+    await reached.connection.aclose()
     for process in (broker, peer):
         await asyncio.to_thread(wait_dead, process)
     assert [path.name for path in place.brokers.iterdir()] == []
@@ -255,11 +256,11 @@ async def test_a_signal_ends_a_broker_in_order(place: Place) -> None:
     broker = identify(reached.greeting.pid)
     assert broker is not None
     os.kill(broker.pid, signal.SIGHUP)  # The terminal it was started from is closed.
-    assert await reached.stream.ask(STATUS, {})
+    assert await hello.ask(reached.connection, STATUS, {})
     os.kill(broker.pid, signal.SIGTERM)
     for process in (broker, peer):
         await asyncio.to_thread(wait_dead, process)
-    await reached.stream.aclose()
+    await reached.connection.aclose()
     assert [path.name for path in place.brokers.iterdir()] == []
 
 
@@ -269,10 +270,10 @@ async def test_with_one_idle_broker_too_many_one_of_the_earlier_ones_stops(place
     callers = []
     for spec in specs:
         reached = await reach(spec)
-        await reached.stream.ask("initialize", {})
+        await hello.ask(reached.connection, "initialize", {})
         callers.append(reached)
     for reached in callers:
-        await reached.stream.aclose()
+        await reached.connection.aclose()
         while (await ask_broker(reached.endpoint.address, STATUS, {}))["callers"]:
             pass
     await until(lambda: len(list_brokers(paths_of(place))) == 2)
@@ -287,14 +288,14 @@ async def test_brokers_are_listed_and_stopped(place: Place) -> None:
     assert (record.peer, record.workspace) == ("tool", str(place.folder))
     status = await status_of(record)
     assert status is not None and status["callers"] == 0
-    await reached.stream.ask("initialize", {})
+    await hello.ask(reached.connection, "initialize", {})
     assert not await stop_broker(record, if_idle=True)
     assert await stop_broker(record)
     assert state_of(record.broker) is ProcessState.DEAD
     assert list_brokers(paths) == []
     assert await status_of(record) is None
     assert await reap(paths) == []
-    await reached.stream.aclose()
+    await reached.connection.aclose()
 
 
 @aio
@@ -312,7 +313,7 @@ async def test_a_runtime_folder_with_a_long_path_has_its_socket_elsewhere(place:
         assert broker is not None
         os.kill(broker.pid, signal.SIGTERM)
         await asyncio.to_thread(wait_dead, broker)
-        await reached.stream.aclose()
+        await reached.connection.aclose()
     assert not await asyncio.to_thread(os.path.lexists, reached.endpoint.address)
 
 

@@ -11,6 +11,7 @@ import msgspec
 from dragoman.broker.client import liveness
 from dragoman.broker.client.connect import complete, spec_of
 from dragoman.broker.client.find_or_start import ensure
+from dragoman.broker.client.hello import open_stream
 from dragoman.broker.methods import TERMS
 from dragoman.broker.spec import BrokerSpec
 from dragoman.cli.exit_codes import ExitCode
@@ -43,22 +44,25 @@ async def attach(plan: RunPlan) -> int:
         max_idle=plan.max_idle,
     )
     reached = await ensure(spec, prepare=prepare, ttl=plan.ttl)
+    # A stream of its own: what the other program says is not read here.
+    stream = await open_stream(reached.endpoint.address)
+    await reached.connection.aclose()
     # Before anything that the other program says, which does not know of it.
     policy = unattended(plan.whole_policy, peer=plan.name)
     terms = {"jsonrpc": "2.0", "method": TERMS, "params": {"policy": policy}}
-    reached.stream.write(msgspec.json.encode(terms) + b"\n")
+    stream.write(msgspec.json.encode(terms) + b"\n")
     endpoint, hung = reached.endpoint, False
 
     async def close_if_hung() -> None:
         nonlocal hung
         await liveness.wait_hung(endpoint.address)
         hung = True
-        await reached.stream.aclose()
+        await stream.aclose()
 
     tasks = TaskOwner("broker attach")
     tasks.start(close_if_hung(), "watch the broker")
     try:
-        await join(await open_stdio(), reached.stream)
+        await join(await open_stdio(), stream)
     finally:
         await tasks.aclose()
     if hung:

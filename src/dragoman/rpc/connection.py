@@ -14,7 +14,7 @@ import itertools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from msgspec import UNSET, Raw, ValidationError
 
@@ -77,7 +77,7 @@ class Connection(Responder):
         handlers: Handlers | None = None,
         *,
         settings: ConnectionSettings | None = None,
-        trace: Trace | None = None,
+        trace: Trace | Literal[False] | None = None,
         name: str = "",
     ) -> None:
         self.settings = settings or ConnectionSettings()
@@ -118,7 +118,7 @@ class Connection(Responder):
         self.flow = Flow(stream.pause_reading, stream.resume_reading, self.settings.limits)
         self._handlers.attach(self)
         # Opened last: whatever fails above would leave it open.
-        self._trace = trace if trace is not None else from_environment()
+        self._trace = from_environment() if trace is None else (trace or None)
         self._owns_trace = trace is None
 
     # -- life

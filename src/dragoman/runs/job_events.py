@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import msgspec
 from msgspec import Raw
 
-from dragoman.broker.client.hello import ANSWER_TIMEOUT, knock
+from dragoman.broker.client.hello import ANSWER_TIMEOUT, open_stream
 from dragoman.broker.client.liveness import require_answer, watch
 from dragoman.broker.methods import ATTACH, RESULT
 from dragoman.client.acp.client import AcpClient
@@ -274,7 +274,7 @@ async def follow_job(
 async def _live(
     address: str, broker: str, session_id: str, start: int | None, job: JobRecord | None
 ) -> AsyncGenerator[tuple[int, bytes], None]:
-    client = AcpClient(await knock(address), NOBODY)
+    client = AcpClient(await open_stream(address), NOBODY)
     upstream = Upstream(client)
     try:
         connection = client.connection

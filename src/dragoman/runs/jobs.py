@@ -167,19 +167,16 @@ async def ask(
 ) -> JobRecord:
     """A job as its broker knows it; with `wait`, when it has ended. Raises `CallTimeout` after
     `timeout` seconds, or after `WAIT_TIMEOUT`."""
-    from dragoman.broker.client.hello import knock
+    from dragoman.broker.client.hello import ask_broker
     from dragoman.broker.methods import RESULT
 
     assert job.endpoint is not None
-    connection = await knock(address_of(job.endpoint, paths))
-    try:
-        told = await connection.ask(
-            RESULT,
-            {"job": job.id, "wait": wait},
-            timeout=WAIT_TIMEOUT if timeout is None else timeout,
-        )
-    finally:
-        await connection.aclose()
+    told = await ask_broker(
+        address_of(job.endpoint, paths),
+        RESULT,
+        {"job": job.id, "wait": wait},
+        timeout=WAIT_TIMEOUT if timeout is None else timeout,
+    )
     return updated(job, told)
 
 

@@ -35,7 +35,7 @@ from dragoman.catalogue.launch import LaunchSpec, surroundings_of
 from dragoman.catalogue.open import dialect_of, line_size_of, open_peer, options_of
 from dragoman.client import file_guard
 from dragoman.client.acp.client import AcpClient
-from dragoman.client.acp.options import ClientOptions
+from dragoman.client.acp.options import ClientOptions, connection_settings
 from dragoman.client.acp.peer import AcpPeer
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer, absolute
@@ -49,7 +49,7 @@ from dragoman.errors import (
     RemoteError,
 )
 from dragoman.paths import Paths, find_paths
-from dragoman.transports.base import Stream
+from dragoman.rpc import Connection
 from dragoman.transports.process.environment import build_environment
 from dragoman.wire.messages import UNDECODABLE
 
@@ -75,14 +75,14 @@ class WarmClient(AcpClient):
 
     def __init__(
         self,
-        stream: Stream,
+        connection: Connection,
         options: ClientOptions,
         *,
         launch: Iterable[str],
         reached: FoundBroker,
         on_stderr: Callable[[bytes], None] | None = None,
     ) -> None:
-        super().__init__(stream, options, launch=tuple(launch))
+        super().__init__(connection, options, launch=tuple(launch))
         self.greeting: BrokerHello = reached.greeting
         """What the broker says of itself."""
         self.endpoint: str = reached.endpoint.name
@@ -268,17 +268,19 @@ async def _reach(
 
     lost: ConnectionLost | None = None
     for _ in range(MAX_ATTEMPTS):
-        reached = await ensure(spec, prepare=prepare, ttl=ttl)
+        reached = await ensure(
+            spec, prepare=prepare, ttl=ttl, settings=connection_settings(spec.max_line_size)
+        )
         try:
             client = WarmClient(
-                reached.stream,
+                reached.connection,
                 ours,
                 launch=way.command or (),
                 reached=reached,
                 on_stderr=options.on_stderr,
             )
         except BaseException:
-            await reached.stream.aclose()
+            await reached.connection.aclose()
             raise
         peer = AcpPeer(client, workspace)
         try:

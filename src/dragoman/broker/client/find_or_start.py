@@ -16,11 +16,12 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from dragoman.broker.client import hello
 from dragoman.broker.client.hello import (
     ANSWER_TIMEOUT,
     BrokerHello,
-    HelloConnection,
-    knock,
+    ask,
+    open_stream,
     say_hello,
 )
 from dragoman.broker.endpoint import Endpoint, endpoint_of
@@ -34,6 +35,7 @@ from dragoman.errors import (
     ConnectError,
     ConnectionLost,
 )
+from dragoman.rpc import Connection, ConnectionSettings
 from dragoman.transports.process.identity import ProcessIdentity, ProcessState, kill, state_of
 
 Prepare: TypeAlias = Callable[[BrokerSpec], Awaitable[BrokerSpec]]
@@ -71,7 +73,7 @@ TIMES: Final = StartTimes()
 class FoundBroker:
     """An open connection to a broker that is of use."""
 
-    stream: HelloConnection
+    connection: Connection
     greeting: BrokerHello
     endpoint: Endpoint
     started: bool
@@ -85,6 +87,7 @@ async def ensure(
     ttl: float | None = None,
     times: StartTimes = TIMES,
     program: Sequence[str] | None = None,
+    settings: ConnectionSettings | None = None,
 ) -> FoundBroker:
     """A connection to the broker of this spec, which is started if there is none.
 
@@ -94,7 +97,7 @@ async def ensure(
     """
     endpoint = endpoint_of(endpoint_name(spec), spec.paths)
     endpoint.make_safe()
-    search = _Search(spec, endpoint, times, ttl)
+    search = _Search(spec, endpoint, times, ttl, settings)
     try:
         async with asyncio.timeout(times.total):
             return await _ensure(search, prepare, program)
@@ -152,9 +155,15 @@ class _Search:
     """One caller's search for a usable broker."""
 
     def __init__(
-        self, spec: BrokerSpec, endpoint: Endpoint, times: StartTimes, ttl: float | None
+        self,
+        spec: BrokerSpec,
+        endpoint: Endpoint,
+        times: StartTimes,
+        ttl: float | None,
+        settings: ConnectionSettings | None,
     ) -> None:
         self.spec = spec
+        self._settings = settings
         self._ttl = ttl
         self.endpoint = endpoint
         self.times = times
@@ -164,9 +173,10 @@ class _Search:
     async def call(self, *, started: bool) -> FoundBroker | None:
         """Connect and say hello; None if there is nobody who is of use."""
         try:
-            connection = await knock(self.endpoint.address, timeout=self.times.answer)
+            stream = await open_stream(self.endpoint.address, timeout=self.times.answer)
         except ConnectError:
             return None
+        connection = hello.started(stream, settings=self._settings, traced=True)
         keep = False
         try:
             greeting = await say_hello(
@@ -180,7 +190,7 @@ class _Search:
             if not keep:
                 return None
             return FoundBroker(
-                stream=connection, greeting=greeting, endpoint=self.endpoint, started=started
+                connection=connection, greeting=greeting, endpoint=self.endpoint, started=started
             )
         except CallTimeout:
             self._hung = read_text(self.endpoint.lock)
@@ -196,14 +206,14 @@ class _Search:
             if not keep:
                 await connection.aclose()
 
-    async def _is_of_use(self, connection: HelloConnection, greeting: BrokerHello) -> bool:
+    async def _is_of_use(self, connection: Connection, greeting: BrokerHello) -> bool:
         if greeting.draining:
             return False
         reason = outdated(greeting, self.spec)
         if reason is None:
             return True
         log.info("the broker %s gives way: %s", self.endpoint.name, reason)
-        await connection.ask(STOP, {"drain": True, "ifIdle": False}, timeout=self.times.answer)
+        await ask(connection, STOP, {"drain": True, "ifIdle": False}, timeout=self.times.answer)
         return False
 
     async def clear(self) -> bool:
@@ -220,7 +230,7 @@ class _Search:
         while is_held(lock):
             found = await self.call(started=False)
             if found is not None:
-                await found.stream.aclose()
+                await found.connection.aclose()
                 return True
             if self._hung is not None or loop.time() >= give_up_at:
                 await self._remove_holder(read_text(lock))

@@ -1,13 +1,10 @@
-"""Open a connection to a broker and send requests before the ACP client takes over the stream.
+"""Open a connection to a broker and send requests before the ACP client takes it over.
 
-Sends hello, status, stop and other requests that need no ACP handshake, each with a timeout. A
-`HelloConnection` is then handed on as an ordinary stream.
+Sends hello, status, stop and other requests that need no ACP handshake, each with a timeout.
 """
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import os
 import sys
 from typing import Any, Final
@@ -18,16 +15,16 @@ from msgspec import Struct
 from dragoman.broker.methods import HELLO, STATUS, STOP
 from dragoman.errors import (
     BrokerError,
-    CallTimeout,
     ConnectError,
     ConnectionLost,
     InvalidAnswer,
-    RemoteError,
-    UsageError,
 )
-from dragoman.transports.base import Receiver, Stream
+from dragoman.rpc import Connection, ConnectionSettings, End
+from dragoman.rpc.handlers import Ignore
+from dragoman.transports.base import Stream
 from dragoman.transports.sockets import connect_unix
-from dragoman.wire.framing import Framer
+from dragoman.wire.messages import UNDECODABLE
+from dragoman.wire.peer import Noise, Stray
 
 ANSWER_TIMEOUT: Final = 10.0
 """Seconds for an answer that needs no peer. A broker answers within a millisecond; ten seconds on
@@ -54,126 +51,58 @@ class BrokerHello(Struct, frozen=True, kw_only=True, rename="camel"):
     """Of the peer's files, in one word; empty if it does not tell."""
 
 
-class _Answer(Struct):
-    id: Any = None
-    result: msgspec.Raw = msgspec.Raw(b"null")
-    error: Any = None
+class _Greeting(Ignore):
+    """Before its answer a broker says nothing: what comes then is not from a broker of ours."""
 
+    def attach(self, connection: Connection) -> None:
+        self._connection = connection
 
-class HelloConnection(Stream):
-    """A stream on which questions may be asked until it is started."""
-
-    def __init__(self, inner: Stream) -> None:
-        self._inner = inner
-        self._framer = Framer(MAX_ANSWER_SIZE)
-        self._receiver: Receiver | None = None
-        self._failure: ConnectionLost | None = None
-        self._waiting: dict[str, asyncio.Future[_Answer]] = {}
-        self._numbers = itertools.count(1)
-        self._loop = asyncio.get_running_loop()
-        inner.start(self)
-
-    async def ask(self, method: str, params: Any, *, timeout: float = ANSWER_TIMEOUT) -> Any:
-        """Ask and wait for the answer. Raises `CallTimeout`, `ConnectionLost`, `RemoteError` or
-        `InvalidAnswer`."""
-        if self._receiver is not None:
-            raise UsageError("the stream was handed on; nothing can be asked any more")
-        id = f"knock-{next(self._numbers)}"
-        future: asyncio.Future[_Answer] = self._loop.create_future()
-        self._waiting[id] = future
-        try:
-            message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
-            self.write(msgspec.json.encode(message) + b"\n")
-            async with asyncio.timeout(timeout):
-                answer = await future
-        except TimeoutError:
-            raise CallTimeout(method, timeout) from None
-        finally:
-            self._waiting.pop(id, None)
-        if isinstance(answer.error, dict):
-            code, message_ = answer.error.get("code"), answer.error.get("message")
-            raise RemoteError(
-                code if isinstance(code, int) else 0, str(message_), answer.error.get("data")
+    def noise(self, noise: Noise | Stray) -> None:
+        if isinstance(noise, Noise):
+            self._connection.fail(
+                ConnectionLost("the program that listens there does not speak as a broker does")
             )
-        try:
-            return msgspec.json.decode(answer.result)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
-
-    # -- told by the stream below
-
-    def data_received(self, data: bytes) -> None:
-        if self._receiver is not None:
-            self._receiver.data_received(data)
-            return
-        for line in self._framer.feed(data):
-            self._heard(bytes(line))
-        if self._framer.overflowed:
-            self._end(ConnectionLost("the broker sent a line that is too long to be an answer"))
-
-    def stream_ended(self, failure: ConnectionLost) -> None:
-        self._end(failure)
-        if self._receiver is not None:
-            self._receiver.stream_ended(failure)
-
-    def _heard(self, line: bytes) -> None:
-        try:
-            answer = msgspec.json.decode(line, type=_Answer)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            # Nobody speaks before the hello is answered, so this is no broker of ours.
-            self._end(ConnectionLost("whoever listens there does not speak as a broker does"))
-            return
-        future = self._waiting.get(answer.id) if isinstance(answer.id, str) else None
-        if future is not None and not future.done():
-            future.set_result(answer)
-
-    def _end(self, failure: ConnectionLost) -> None:
-        self._failure = self._failure or failure
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(failure.fresh())
-
-    # -- the stream that is handed on
-
-    def start(self, receiver: Receiver) -> None:
-        if self._receiver is not None:
-            raise UsageError("the stream was started before")
-        self._receiver = receiver
-        if self._failure is not None:
-            self._loop.call_soon(receiver.stream_ended, self._failure)
-
-    def write(self, data: bytes) -> None:
-        self._inner.write(data)
-
-    @property
-    def unsent_size(self) -> int:
-        return self._inner.unsent_size
-
-    async def drain(self) -> None:
-        await self._inner.drain()
-
-    def pause_reading(self) -> None:
-        self._inner.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._inner.resume_reading()
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
 
-async def knock(address: str, *, timeout: float = ANSWER_TIMEOUT) -> HelloConnection:
-    """Connect to a broker of our own user. Raises `ConnectError` if nobody listens there."""
+async def open_stream(address: str, *, timeout: float = ANSWER_TIMEOUT) -> Stream:
+    """Connect to a broker of our own user. Raises `ConnectError` if nothing listens there."""
     stream = await connect_unix(address, timeout=timeout)
     uid = getattr(getattr(stream, "peer", None), "uid", None)
     if sys.platform != "win32" and uid is not None and uid != os.geteuid():
         await stream.aclose()
-        raise BrokerError(f"whoever listens at {address} is another user (uid {uid})")
-    return HelloConnection(stream)
+        raise BrokerError(f"another user (uid {uid}) listens at {address}")
+    return stream
+
+
+def started(
+    stream: Stream, *, settings: ConnectionSettings | None = None, traced: bool = False
+) -> Connection:
+    """A connection on which requests can be sent at once, and that a client can take over."""
+    connection = Connection(
+        stream,
+        End.CLIENT,
+        _Greeting(),
+        settings=settings or ConnectionSettings(max_line_size=MAX_ANSWER_SIZE),
+        trace=None if traced else False,
+    )
+    connection.start()
+    return connection
+
+
+async def ask(
+    connection: Connection, method: str, params: Any, *, timeout: float = ANSWER_TIMEOUT
+) -> Any:
+    """Send a request and wait for the answer. Raises `CallTimeout`, `ConnectionLost`, `RemoteError`
+    or `InvalidAnswer`."""
+    raw = await connection.call(method, params, timeout=timeout)
+    try:
+        return msgspec.json.decode(raw)
+    except UNDECODABLE as error:
+        raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
 
 
 async def say_hello(
-    connection: HelloConnection,
+    connection: Connection,
     *,
     version: str,
     identity: str,
@@ -184,7 +113,7 @@ async def say_hello(
     params: dict[str, Any] = {"version": version, "identity": identity}
     if ttl is not None:
         params["ttl"] = ttl
-    answer = await connection.ask(HELLO, params, timeout=timeout)
+    answer = await ask(connection, HELLO, params, timeout=timeout)
     try:
         return msgspec.convert(answer, BrokerHello)
     except msgspec.ValidationError as error:
@@ -196,11 +125,11 @@ async def ask_broker(
 ) -> Any:
     """Send one request on a connection of its own.
 
-    Raises `ConnectError`, or what `HelloConnection.ask` raises.
+    Raises `ConnectError`, or what `ask` raises.
     """
-    connection = await knock(address, timeout=timeout)
+    connection = started(await open_stream(address, timeout=timeout))
     try:
-        return await connection.ask(method, params, timeout=timeout)
+        return await ask(connection, method, params, timeout=timeout)
     finally:
         await connection.aclose()
 
@@ -212,8 +141,9 @@ __all__ = [
     "STOP",
     "ConnectError",
     "BrokerHello",
-    "HelloConnection",
+    "ask",
     "ask_broker",
-    "knock",
+    "open_stream",
     "say_hello",
+    "started",
 ]

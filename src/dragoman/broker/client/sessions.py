@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.broker.client.brokers import list_brokers, status_of, stop_broker
-from dragoman.broker.client.hello import ask_broker, knock
+from dragoman.broker.client.hello import ask_broker, open_stream
 from dragoman.broker.error_codec import revive
 from dragoman.broker.methods import RELEASE
 from dragoman.client.acp.client import AcpClient
@@ -128,7 +128,7 @@ async def close_at_peer(session: SessionRecord, paths: Paths) -> DragomanError |
     try:
         async with asyncio.timeout(CLOSE_TIMEOUT):
             options = ClientOptions(read_files=False, write_files=False)
-            async with AcpClient(await knock(broker.address), options) as client:
+            async with AcpClient(await open_stream(broker.address), options) as client:
                 await client.connection.call(
                     acp.SESSION_CLOSE.name, {"sessionId": session.peer_session_id}
                 )

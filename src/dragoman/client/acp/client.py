@@ -18,7 +18,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.client.acp.inbound import Elicit, Elsewhere, InboundHandlers
-from dragoman.client.acp.options import ClientOptions
+from dragoman.client.acp.options import ClientOptions, connection_settings
 from dragoman.client.acp.session import Session
 from dragoman.client.budgets import Budgets
 from dragoman.client.file_guard import Asker
@@ -27,7 +27,7 @@ from dragoman.client.permissions import Permit
 from dragoman.client.results import add_stderr, stderr_since, stderr_size
 from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1.codec import RESERVED, decoder
+from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.table import Gate, Method
 from dragoman.errors import (
     DragomanError,
@@ -36,12 +36,10 @@ from dragoman.errors import (
     Unsupported,
     UsageError,
 )
-from dragoman.rpc import Connection, ConnectionSettings, End, Handlers
+from dragoman.rpc import Connection, End, Handlers
 from dragoman.rpc.tasks import finish
 from dragoman.transports.base import Stream
 from dragoman.wire import codes
-from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
-from dragoman.wire.messages import Id
 
 if TYPE_CHECKING:
     from dragoman.client.acp.event_source import EventSource
@@ -64,11 +62,13 @@ class AcpClient:
 
     def __init__(
         self,
-        stream: Stream,
+        stream: Stream | Connection,
         options: ClientOptions | None = None,
         *,
         launch: Sequence[str] = (),
     ) -> None:
+        """A connection that is given instead of a stream was started, with the
+        `connection_settings`; it is taken over."""
         self.options = options or ClientOptions()
         self.budgets = self.options.budgets or Budgets()
         self._launch = tuple(launch)
@@ -79,14 +79,14 @@ class AcpClient:
         self._stderr_before = 0
         self.hello = Raw(b"")
         """The agent's answer to the handshake, as it came."""
-        limit = self.options.max_line_size
-        settings = ConnectionSettings(
-            cancel_notice=_cancel_notice,
-            reserved=RESERVED,
-            max_line_size=DEFAULT_MAX_LINE_SIZE if limit is None else limit,
-        )
         self._serving = InboundHandlers(self._sessions, self.options)
-        self.connection = Connection(stream, End.CLIENT, self._serving, settings=settings)
+        self._taken_over = isinstance(stream, Connection)
+        if isinstance(stream, Connection):
+            self.connection = stream
+            stream.hand_to(self._serving)
+        else:
+            settings = connection_settings(self.options.max_line_size)
+            self.connection = Connection(stream, End.CLIENT, self._serving, settings=settings)
 
     # -- life
 
@@ -108,7 +108,8 @@ class AcpClient:
 
     async def start(self) -> None:
         """Begin to read and shake hands. ``async with`` does it."""
-        self.connection.start()
+        if not self._taken_over:
+            self.connection.start()
         request = acp.InitializeRequest(
             protocol_version=acp.PROTOCOL_VERSION,
             client_info=acp.Implementation(
@@ -594,7 +595,3 @@ def _extension(method: str) -> str:
     if not method.startswith("_"):
         raise UsageError(f"an extension method begins with an underscore: {method!r}")
     return method
-
-
-def _cancel_notice(id: Id) -> tuple[str, Any]:
-    return "$/cancel_request", acp.CancelRequestNotification(request_id=id)

@@ -14,7 +14,7 @@ import pytest
 from dragoman.broker.client import connect
 from dragoman.broker.client.connect import WarmClient, complete, open_warm, spec_of
 from dragoman.broker.client.find_or_start import FoundBroker
-from dragoman.broker.client.hello import BrokerHello, HelloConnection
+from dragoman.broker.client.hello import BrokerHello, started
 from dragoman.broker.endpoint import Endpoint
 from dragoman.broker.error_codec import BUSY, busy, describe
 from dragoman.broker.spec import BrokerSpec, endpoint_name, real_workspace
@@ -36,7 +36,7 @@ from dragoman.errors import (
 )
 from dragoman.events.words import Outcome
 from dragoman.paths import Paths
-from dragoman.rpc import Connection, End, Router
+from dragoman.rpc import Connection, ConnectionSettings, End, Router
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.testing.scripted import Expect, Reply, command
 from dragoman.transports.base import Stream
@@ -223,12 +223,14 @@ class Brokers:
         self._endpoint = Endpoint(name="tool-1", runtime=tmp_path, logs=tmp_path)
         monkeypatch.setattr(connect, "ensure", self._ensure)
 
-    async def _ensure(self, spec: BrokerSpec, **_: Any) -> FoundBroker:
+    async def _ensure(
+        self, spec: BrokerSpec, *, settings: ConnectionSettings, **_: Any
+    ) -> FoundBroker:
         self.specs.append(spec)
         near, far = memory_pair()
         self.tasks.start(self._serve_one(far, self._serve.pop(0)), "broker")
         return FoundBroker(
-            stream=HelloConnection(near),
+            connection=started(near, settings=settings),
             greeting=BrokerHello(version="1", protocol=1, pid=4711),
             endpoint=self._endpoint,
             started=True,

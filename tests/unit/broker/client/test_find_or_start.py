@@ -109,7 +109,7 @@ async def test_a_broker_that_is_there_is_used_and_told_the_new_time(
         reached = await ensure(spec, ttl=9.0)
         assert not reached.started and starts.specs == []
         assert fake.hellos == [{"version": "1.0", "identity": spec.identity_digest, "ttl": 9.0}]
-        await reached.stream.aclose()
+        await reached.connection.aclose()
 
 
 @aio
@@ -131,7 +131,7 @@ async def test_a_start_is_prepared_and_what_that_raises_comes_out(
 
     reached = await ensure(spec, prepare=complete)
     assert reached.started and starts.specs[0].parallel is True
-    await reached.stream.aclose()
+    await reached.connection.aclose()
     assert fake.listener is not None
     await fake.listener.aclose()
 
@@ -146,7 +146,7 @@ async def test_an_older_broker_is_asked_to_drain_and_replaced_at_once(
         reached = await ensure(spec)
         assert reached.started and reached.greeting.version == "1.0"
         assert old.stops == [{"drain": True, "ifIdle": False}]
-        await reached.stream.aclose()
+        await reached.connection.aclose()
     assert new.listener is not None
     await new.listener.aclose()
 

@@ -1,4 +1,4 @@
-"""Questions at the door of a broker, and the stream that is handed on afterwards."""
+"""Requests to a broker before its client takes the connection over."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.broker.client.hello import HelloConnection, ask_broker, knock, say_hello
+from dragoman.broker.client.hello import ask, ask_broker, open_stream, say_hello, started
 from dragoman.broker.methods import HELLO
+from dragoman.client.acp.client import AcpClient
+from dragoman.client.acp.options import connection_settings
 from dragoman.errors import (
     BrokerError,
     CallTimeout,
     ConnectError,
     ConnectionClosed,
-    ConnectionEnded,
     ConnectionLost,
     InvalidAnswer,
     RemoteError,
-    UsageError,
 )
 from dragoman.transports.base import Stream
 from dragoman.transports.memory import memory_pair
@@ -68,7 +68,7 @@ def answering(far: Stream, **answer: Any) -> Listener:
 async def test_a_broker_says_who_it_is() -> None:
     near, far = memory_pair()
     heard = answering(far, result=GREETING)
-    door = HelloConnection(near)
+    door = started(near)
     greeting = await say_hello(door, version="1.3", identity="abc", ttl=7.0)
     assert (greeting.version, greeting.protocol, greeting.started_at) == ("1.2", 1, 3.5)
     asked = msgspec.json.decode(heard.data)
@@ -79,62 +79,43 @@ async def test_a_broker_says_who_it_is() -> None:
 
 
 @aio
-async def test_the_stream_is_handed_on_as_if_nothing_had_been_asked() -> None:
+async def test_a_client_takes_the_connection_over_after_the_greeting() -> None:
     near, far = memory_pair()
-    far_ear = answering(far, result={})
-    door = HelloConnection(near)
-    await door.ask("x", {})
-    far_ear.arrived.clear()
-    ear = Listener()
-    door.start(ear)
-    far.write(b"one\n")
-    door.write(b'{"id":1}\n')
-    await door.drain()
-    assert door.unsent_size == 0
-    door.pause_reading()
-    door.resume_reading()
-    async with asyncio.timeout(5):
-        await far_ear.arrived.wait()
-        await ear.arrived.wait()
-    assert far_ear.data.endswith(b'{"id":1}\n')
-    assert ear.data.startswith(b"one\n")
-    with pytest.raises(UsageError, match="handed on"):
-        await door.ask("x", {})
-    with pytest.raises(UsageError, match="before"):
-        door.start(ear)
-    await door.aclose()
-    assert isinstance(ear.failure, ConnectionClosed)
-    await far.aclose()
+    asked: list[str] = []
 
+    def reply(data: bytes) -> None:
+        for line in data.splitlines():
+            message = msgspec.json.decode(line)
+            asked.append(message["method"])
+            result = GREETING if message["method"] == HELLO else {"protocolVersion": 1}
+            answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+            far.write(msgspec.json.encode(answer) + b"\n")
 
-@aio
-async def test_an_end_before_the_handing_on_is_told_afterwards() -> None:
-    near, far = memory_pair()
-    far.start(Listener())
-    door = HelloConnection(near)
-    asking = asyncio.gather(door.ask("x", {}), return_exceptions=True)
-    await asyncio.sleep(0)
+    far.start(Listener(reply))
+    connection = started(near, settings=connection_settings(None))
+    await say_hello(connection, version="1", identity="")
+    async with AcpClient(connection) as client:
+        assert client.connection is connection
+        # What would end a greeting is only noise for a client.
+        far.write(b"noise\n")
+        await asyncio.sleep(0)
+        assert connection.failure is None
+    assert asked == [HELLO, "initialize"]
+    assert isinstance(connection.failure, ConnectionClosed)
     await far.aclose()
-    [failure] = await asking
-    assert isinstance(failure, ConnectionEnded)
-    ear = Listener()
-    door.start(ear)
-    await asyncio.sleep(0)
-    assert isinstance(ear.failure, ConnectionEnded)
-    await door.aclose()
 
 
 @aio
 async def test_a_broker_that_says_nothing_is_not_waited_for() -> None:
     near, far = memory_pair()
     far.start(Listener())
-    door = HelloConnection(near)
+    door = started(near)
     with pytest.raises(CallTimeout, match="no answer to x within 0.01 s"):
-        await door.ask("x", {}, timeout=0.01)
+        await ask(door, "x", {}, timeout=0.01)
     # A late answer is nobody's.
-    far.write(b'{"id":"knock-1","result":{}}\n')
+    far.write(b'{"jsonrpc":"2.0","id":0,"result":{}}\n')
     with pytest.raises(CallTimeout):
-        await door.ask("y", {}, timeout=0.01)
+        await ask(door, "y", {}, timeout=0.01)
     await door.aclose()
     await far.aclose()
 
@@ -152,7 +133,7 @@ async def test_a_broker_that_says_nothing_is_not_waited_for() -> None:
 async def test_what_is_no_greeting_is_told(answer: dict[str, Any], error: type[Exception]) -> None:
     near, far = memory_pair()
     answering(far, **answer)
-    door = HelloConnection(near)
+    door = started(near)
     with pytest.raises(error):
         await say_hello(door, version="1", identity="")
     await door.aclose()
@@ -161,13 +142,13 @@ async def test_what_is_no_greeting_is_told(answer: dict[str, Any], error: type[E
 
 @pytest.mark.parametrize("noise", [b"HTTP/1.1 400 Bad Request\r\n", b"\xff\n", b"x" * 5_000_000])
 @aio
-async def test_whoever_does_not_speak_json_is_no_broker(noise: bytes) -> None:
+async def test_what_does_not_speak_json_is_not_a_broker(noise: bytes) -> None:
     near, far = memory_pair()
     far.start(Listener())
-    door = HelloConnection(near)
+    door = started(near)
     far.write(noise)
-    with pytest.raises(ConnectionLost, match="broker"):
-        await door.ask("x", {}, timeout=5)
+    with pytest.raises(ConnectionLost):
+        await ask(door, "x", {}, timeout=5)
     await door.aclose()
     await far.aclose()
 
@@ -184,12 +165,12 @@ async def test_a_question_is_asked_over_a_socket_of_our_own_user(
         await over.wait()
 
     with pytest.raises(ConnectError):
-        await knock(path)
+        await open_stream(path)
     async with await listen_unix(path, serve):
         assert await ask_broker(path, "x", {}) == 7
         uid = os.geteuid()
         monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
         with pytest.raises(BrokerError, match=f"another user .uid {uid}."):
-            await knock(path)
+            await open_stream(path)
         monkeypatch.undo()
         over.set()
