@@ -1,9 +1,13 @@
-"""A tiny MCP server on stdio, for tests: one tool, and a file that says what it was asked."""
+"""A tiny MCP server on stdio, for tests: one tool, and a file that says what it was asked.
+
+A second argument is the number of seconds that it takes to start.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -40,4 +44,5 @@ def serve(mark: Path) -> None:
 
 
 if __name__ == "__main__":
+    time.sleep(float(sys.argv[2]) if len(sys.argv) > 2 else 0)
     serve(Path(sys.argv[1]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -20,6 +21,7 @@ import pytest
 
 from dragoman.testing.fake_model import FakeModel
 from tests.aio import aio
+from tests.peers import mcp_server
 from tests.peers.agents import GEMINI, QWEN
 from tests.peers.codex import configure as configure_codex
 from tests.peers.commands import dragoman, living_in, surroundings
@@ -135,13 +137,55 @@ async def test_an_agent_that_asks_itself_is_stopped(home: Path, workspace: Path)
     assert living_in(home) == []
 
 
+SLOW_START = 5.0
+"""Seconds. Codex begins its first turn about one second after it has started its servers."""
+
+SLOW_SDK = f"""
+import sys, time
+
+class Slow:
+    def find_spec(name, path, target=None):
+        if name == "mcp.server":
+            time.sleep({SLOW_START})
+
+sys.meta_path.insert(0, Slow)
+"""
+"""A `sitecustomize` that makes loading the MCP SDK slow, as it is on a busy machine."""
+
+
 @pytest.mark.timeout(120)
 @aio
-async def test_codex_has_the_tools_in_its_first_turn_as_they_are_installed(
+async def test_codex_begins_its_first_turn_without_the_tools_of_a_server_that_starts_slowly(
     home: Path, workspace: Path
+) -> None:
+    # This is why dragoman answers before the SDK is loaded. If Codex waits for its servers some
+    # day, `mcp_server.early_responses` can go.
+    async with FakeModel() as model:
+        environment = {**peer_environment(home), "FAKE_KEY": "k"}
+        configure_codex(home, model)
+        mark = workspace.parent / "mark"
+        words = [mcp_server.__file__, str(mark), str(SLOW_START)]
+        with (home / ".codex" / "config.toml").open("a") as file:
+            file.write(f"\n[mcp_servers.tiny]\ncommand = {json.dumps(sys.executable)}\n")
+            file.write(f"args = {json.dumps(words)}\nstartup_timeout_sec = 60\n")
+        host = Host(home, workspace, environment, model)
+        said = await host.run(*peer_program("codex"), "exec", "--skip-git-repo-check", "hi")
+        offered = {tool.called for tool in model.questions[0].tools}
+    assert said.returncode == 0, said.stderr
+    assert offered and not any("tiny" in name for name in offered)
+
+
+@pytest.mark.parametrize("slow_sdk", [False, True], ids=["installed", "slow SDK"])
+@pytest.mark.timeout(120)
+@aio
+async def test_codex_has_the_tools_in_its_first_turn(
+    slow_sdk: bool, home: Path, workspace: Path
 ) -> None:
     async with FakeModel() as model:
         environment = {**peer_environment(home), "FAKE_KEY": "k"}
+        if slow_sdk:
+            (home / "slow").mkdir()
+            (home / "slow" / "sitecustomize.py").write_text(SLOW_SDK)
         configure_codex(home, model)
         installed = await dragoman(
             "mcp", "install", "--client", "codex", "--write", cwd=workspace, environment=environment
@@ -150,7 +194,10 @@ async def test_codex_has_the_tools_in_its_first_turn_as_they_are_installed(
         with (home / ".codex" / "config.toml").open("a") as file:
             # It gives a server little of its own environment, and asks nobody in `exec`.
             file.write('default_tools_approval_mode = "approve"\n[mcp_servers.dragoman.env]\n')
-            for name, value in surroundings(environment).items():
+            given = surroundings(environment)
+            if slow_sdk:
+                given["PYTHONPATH"] = os.pathsep.join([str(home / "slow"), given["PYTHONPATH"]])
+            for name, value in given.items():
                 file.write(f"{name} = {json.dumps(value)}\n")
         host = Host(home, workspace, environment, model)
         program = [*peer_program("codex"), "exec", "--skip-git-repo-check"]
