@@ -99,7 +99,7 @@ class WorkList:
 
     async def begun(self, running: RunningWork) -> str:
         """Wait for the job id of the work. Raises `UnknownJob` if it ended without one."""
-        known = self._tasks.start(_wait(running.progress.job_known), "wait for a job")
+        known = self._tasks.start(running.progress.job_known.wait(), "wait for a job")
         try:
             await asyncio.wait({known, running.task}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -123,7 +123,3 @@ async def _settled(work: Work, running: RunningWork) -> ToolAnswer:
         return await work(running.progress, running._lead)
     except DragomanError as error:
         return of_error(error)
-
-
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()

@@ -1,8 +1,16 @@
 """Serve one MCP client on a byte stream of lines, such as stdin and stdout.
 
 Connects `mcp_server.lines` with the message streams of the SDK. Ends on `stop`, or when the input
-has ended and every request is answered (`pending_answers`). Unlike the SDK's transport it has no
-thread that blocks on input. `stdio_entry` handles the time before the SDK is loaded.
+has ended and every request is answered. `stdio_entry` handles the time before the SDK is loaded.
+
+The SDK has a stdio transport, `mcp.server.stdio` (tried in version 2.3). It is not used because it
+
+- cancels the open requests at the end of the input: with ten calls in it, `printf … | dragoman
+  serve mcp` gets some results, some errors "Connection closed", and for some calls nothing;
+- reads in a thread that cannot be interrupted: a signal has no effect until the input ends;
+- fails with a traceback and exit code 1 when the client no longer reads;
+- does not answer a malformed request, and has no limit for the size of a line;
+- cannot take over the lines that have arrived while it was being loaded.
 """
 
 from __future__ import annotations
@@ -21,11 +29,12 @@ from pydantic import ValidationError
 
 from dragoman.errors import ConnectionLost
 from dragoman.mcp_server.lines import HIGH_WATER, Lines
-from dragoman.mcp_server.pending_answers import PendingAnswers
 from dragoman.mcp_server.tools import MAX_WAIT
 from dragoman.rpc.tasks import TaskOwner, finish
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
     from dragoman.mcp_server.tool_handlers import ToolHandlers
@@ -38,11 +47,6 @@ LAST_ANSWERS_TIMEOUT: Final = MAX_WAIT
 may work for minutes; a host that wants to stop us sends a signal soon after it closed our input."""
 
 
-async def serve_stream(front: ToolHandlers, stream: Stream, *, stop: asyncio.Event) -> None:
-    """Serve one client on any stream of lines."""
-    await serve_lines(front, Lines(stream), stop=stop)
-
-
 async def serve_lines(
     front: ToolHandlers,
     lines: Lines,
@@ -50,23 +54,24 @@ async def serve_lines(
     stop: asyncio.Event,
     answered: Counter[int | str] | None = None,
 ) -> None:
-    """Serve one client whose lines are collected already. Those of `answered` are not answered a
-    second time."""
+    """Serve one client until it disconnects or `stop` is set, and close its stream.
+
+    `answered` counts the responses, by request id, that the client has already.
+    """
     tasks = TaskOwner("the MCP client on a stream")
     reading, read = anyio.create_memory_object_stream[SessionMessage | Exception](HIGH_WATER)
     write, writing = anyio.create_memory_object_stream[SessionMessage](0)
     pending = PendingAnswers()
     lines.on_gone = pending.changed.set
     stream = lines.stream
-    feeding = tasks.start(_feed(lines, reading, pending), "read")
+    tasks.start(_feed(lines, reading, pending), "read")
     sending = tasks.start(_send(stream, writing, pending, answered or Counter()), "write")
     serving = tasks.start(_serve(front, read, write), "serve")
-    stopping = tasks.start(_wait(stop), "wait for the signal to stop")
+    stopping = tasks.start(stop.wait(), "wait for the signal to stop")
     try:
         await asyncio.wait({serving, stopping, sending}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         await finish(_end(front, tasks, stream))
-    del feeding
 
 
 async def _serve(
@@ -178,5 +183,51 @@ def _is_answered(message: SessionMessage, answered: Counter[int | str]) -> bool:
             return False
 
 
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()
+class PendingAnswers:
+    """The open requests of one connection, in both directions.
+
+    A client that has closed its input still gets every response; our own requests to it fail.
+    """
+
+    def __init__(self) -> None:
+        # By their ids as text: a client that cancels 1 may well call it "1".
+        self._by_us: Counter[str] = Counter()
+        self._by_them: set[types.RequestId] = set()
+        self.changed = asyncio.Event()
+        """Set by every change; clear it before checking, then wait."""
+
+    def __len__(self) -> int:
+        """The number of requests that we have not answered."""
+        return self._by_us.total()
+
+    def received(self, message: SessionMessage) -> None:
+        """A message has come from the client."""
+        match message.message:
+            case types.JSONRPCRequest(id=id):
+                self._by_us[str(id)] += 1
+            case types.JSONRPCNotification(method="notifications/cancelled", params=params):
+                # A cancelled request gets no response.
+                self._by_us.pop(str((params or {}).get("requestId")), None)
+            case types.JSONRPCResponse(id=id) | types.JSONRPCError(id=id) if id is not None:
+                self._by_them.discard(id)
+        self.changed.set()
+
+    def sent(self, message: SessionMessage) -> None:
+        """A message is on its way to the client."""
+        match message.message:
+            case types.JSONRPCRequest(id=id):
+                self._by_them.add(id)
+            case types.JSONRPCResponse(id=id) | types.JSONRPCError(id=id):
+                self._by_us[str(id)] -= 1
+                self._by_us += Counter()
+        self.changed.set()
+
+    def unanswerable(self) -> Iterator[SessionMessage]:
+        """Error responses to our own open requests, for a client that has closed its input."""
+        while self._by_them:
+            error = types.ErrorData(
+                code=types.CONNECTION_CLOSED, message="the client has closed its side"
+            )
+            yield SessionMessage(
+                types.JSONRPCError(jsonrpc="2.0", id=self._by_them.pop(), error=error)
+            )

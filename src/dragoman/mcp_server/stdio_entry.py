@@ -46,7 +46,7 @@ async def serve_early(
     try:
         lines = Lines(stream, greet)
         loading = tasks.start(asyncio.to_thread(make), "load the SDK")
-        stopping = tasks.start(_wait(stop), "wait for the signal to stop")
+        stopping = tasks.start(stop.wait(), "wait for the signal to stop")
         await asyncio.wait({loading, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not loading.done():
             return
@@ -61,7 +61,3 @@ async def serve_early(
 async def _end(tasks: TaskOwner, stream: Stream) -> None:
     await tasks.aclose()
     await stream.aclose()
-
-
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()

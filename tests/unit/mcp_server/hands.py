@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from dragoman.errors import ConnectionLost
+from dragoman.mcp_server.lines import Lines
+from dragoman.mcp_server.stdio import serve_lines
+from dragoman.mcp_server.tool_handlers import ToolHandlers
+from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.base import Stream
+from dragoman.transports.memory import memory_pair
 
 HELLO: dict[str, Any] = {
     "jsonrpc": "2.0",
@@ -48,3 +56,16 @@ class Hand:
         self.stream.write(json.dumps(message).encode() + b"\n")
         async with asyncio.timeout(10):
             return await self.lines.get()
+
+
+@asynccontextmanager
+async def served(work: Path, stop: asyncio.Event | None = None) -> AsyncIterator[Hand]:
+    """A client of a server in this process, which ends when the client closes its stream."""
+    near, far = memory_pair()
+    serving = TaskOwner("test").start(
+        serve_lines(ToolHandlers(cwd=work), Lines(far), stop=stop or asyncio.Event()), "serve"
+    )
+    yield Hand(near)
+    await near.aclose()
+    async with asyncio.timeout(10):
+        await serving

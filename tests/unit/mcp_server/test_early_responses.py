@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,8 @@ import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from dragoman.mcp_server.early_responses import VERSIONS, EarlyResponder
-from dragoman.mcp_server.stdio import serve_stream
-from dragoman.mcp_server.tool_handlers import ToolHandlers
-from dragoman.rpc.tasks import TaskOwner
-from dragoman.transports.memory import memory_pair
 from tests.aio import aio
-from tests.unit.mcp_server.hands import HELLO, Hand, asked
+from tests.unit.mcp_server.hands import HELLO, asked, served
 
 LIST = asked(2, "tools/list")
 
@@ -33,16 +28,11 @@ def hello(version: str) -> dict[str, Any]:
 @pytest.mark.parametrize("version", HANDSHAKE_PROTOCOL_VERSIONS)
 @aio
 async def test_the_answers_are_those_of_the_sdk(version: str, work: Path) -> None:
-    near, far = memory_pair()
-    tasks = TaskOwner("test")
-    serving = tasks.start(serve_stream(ToolHandlers(cwd=work), far, stop=asyncio.Event()), "serve")
-    hand, greeting = Hand(near), EarlyResponder()
-    for message in (hello(version), LIST, {**LIST, "params": {"_meta": {"progressToken": 1}}}):
-        assert told(greeting, message) == await hand.ask(message)
+    greeting = EarlyResponder()
+    async with served(work) as hand:
+        for message in (hello(version), LIST, {**LIST, "params": {"_meta": {"progressToken": 1}}}):
+            assert told(greeting, message) == await hand.ask(message)
     assert greeting.answered == {1: 1, 2: 2}
-    await near.aclose()
-    async with asyncio.timeout(10):
-        await serving
 
 
 def test_every_protocol_with_a_handshake_is_known() -> None:

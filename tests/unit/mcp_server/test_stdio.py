@@ -8,71 +8,56 @@ import os
 from pathlib import Path
 from typing import Any
 
+import mcp_types as types
 import pytest
+from mcp.shared.message import SessionMessage
 
 from dragoman.mcp_server import lines, stdio
-from dragoman.mcp_server.stdio import serve_stream
+from dragoman.mcp_server.lines import Lines
+from dragoman.mcp_server.stdio import PendingAnswers, serve_lines
 from dragoman.mcp_server.tool_handlers import ToolHandlers
 from dragoman.mcp_server.tool_results import ToolAnswer
-from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports import duplex
 from dragoman.transports.duplex import DuplexStream
 from dragoman.transports.memory import memory_pair
 from tests.aio import aio
-from tests.unit.mcp_server.hands import HELLO, Hand
+from tests.unit.mcp_server.hands import HELLO, Hand, served
 
 
 @aio
 async def test_lines_are_understood_in_any_cut_and_answered_as_lines(work: Path) -> None:
-    near, far = memory_pair()
-    tasks = TaskOwner("test")
-    serving = tasks.start(serve_stream(ToolHandlers(cwd=work), far, stop=asyncio.Event()), "serve")
-    hand = Hand(near)
-    text = json.dumps(HELLO).encode()
-    near.write(b"\n  \r\n")
-    near.write(text[:20])
-    near.write(text[20:] + b"\r\n")
-    async with asyncio.timeout(10):
-        answer = await hand.lines.get()
-    assert answer["result"]["serverInfo"]["name"] == "dragoman"
-    pong = await hand.ask({"jsonrpc": "2.0", "id": 2, "method": "ping"})
-    assert (pong["id"], pong["result"]) == (2, {})
-    await near.aclose()
-    async with asyncio.timeout(10):
-        await serving
+    async with served(work) as hand:
+        text = json.dumps(HELLO).encode()
+        hand.stream.write(b"\n  \r\n")
+        hand.stream.write(text[:20])
+        hand.stream.write(text[20:] + b"\r\n")
+        async with asyncio.timeout(10):
+            answer = await hand.lines.get()
+        assert answer["result"]["serverInfo"]["name"] == "dragoman"
+        pong = await hand.ask({"jsonrpc": "2.0", "id": 2, "method": "ping"})
+        assert (pong["id"], pong["result"]) == (2, {})
 
 
 @aio
 async def test_the_signal_to_stop_ends_it_and_gives_the_stream_back(work: Path) -> None:
-    near, far = memory_pair()
     stop = asyncio.Event()
-    tasks = TaskOwner("test")
-    serving = tasks.start(serve_stream(ToolHandlers(cwd=work), far, stop=stop), "serve")
-    hand = Hand(near)
-    await hand.ask(HELLO)
-    stop.set()
-    async with asyncio.timeout(10):
-        await serving
-        await hand.ended.wait()
-    await near.aclose()
+    async with served(work, stop) as hand:
+        await hand.ask(HELLO)
+        stop.set()
+        async with asyncio.timeout(10):
+            await hand.ended.wait()
 
 
 @aio
 async def test_what_is_no_message_does_not_end_the_connection(
     work: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    near, far = memory_pair()
-    tasks = TaskOwner("test")
-    serving = tasks.start(serve_stream(ToolHandlers(cwd=work), far, stop=asyncio.Event()), "serve")
-    hand = Hand(near)
-    await hand.ask(HELLO)
-    lines = (b"this is no JSON", b"[]", b'{"id":true,"method":"ping"}', b"\xff", b"[" * 10_000)
-    near.write(b"\n".join(lines) + b"\n")
-    assert (await hand.ask({"jsonrpc": "2.0", "id": 3, "method": "ping"}))["id"] == 3
-    assert len(caplog.messages) == len(lines)
-    await near.aclose()
-    async with asyncio.timeout(10):
-        await serving
+    async with served(work) as hand:
+        await hand.ask(HELLO)
+        lines = (b"this is no JSON", b"[]", b'{"id":true,"method":"ping"}', b"\xff", b"[" * 10_000)
+        hand.stream.write(b"\n".join(lines) + b"\n")
+        assert (await hand.ask({"jsonrpc": "2.0", "id": 3, "method": "ping"}))["id"] == 3
+        assert len(caplog.messages) == len(lines)
 
 
 @pytest.mark.parametrize(
@@ -86,18 +71,12 @@ async def test_what_is_no_message_does_not_end_the_connection(
 )
 @aio
 async def test_a_malformed_request_is_answered(line: bytes, work: Path) -> None:
-    near, far = memory_pair()
-    tasks = TaskOwner("test")
-    serving = tasks.start(serve_stream(ToolHandlers(cwd=work), far, stop=asyncio.Event()), "serve")
-    hand = Hand(near)
-    await hand.ask(HELLO)
-    near.write(line + b"\n")
-    async with asyncio.timeout(10):
-        answer = await hand.lines.get()
-    assert (answer["id"], answer["error"]["code"]) == ("x", -32600)
-    await near.aclose()
-    async with asyncio.timeout(10):
-        await serving
+    async with served(work) as hand:
+        await hand.ask(HELLO)
+        hand.stream.write(line + b"\n")
+        async with asyncio.timeout(10):
+            answer = await hand.lines.get()
+        assert (answer["id"], answer["error"]["code"]) == ("x", -32600)
 
 
 @aio
@@ -110,7 +89,7 @@ async def test_a_fault_of_ours_is_told_without_what_it_says(
 
     piped = Piped(call(2, "list_peers"))
     async with asyncio.timeout(10):
-        await serve_stream(Faulty(cwd=work), piped.stream, stop=asyncio.Event())
+        await serve_lines(Faulty(cwd=work), Lines(piped.stream), stop=asyncio.Event())
     error = piped.answers()[2]["error"]
     assert error == {"code": -32603, "message": "list_peers failed inside of dragoman"}
     assert caplog.messages == ["list_peers failed"]
@@ -126,7 +105,7 @@ async def test_a_client_that_asks_and_leaves_at_once_is_no_failure(
         near.write(json.dumps(message).encode() + b"\n")
     await near.aclose()
     async with asyncio.timeout(10):
-        await serve_stream(ToolHandlers(cwd=work), far, stop=asyncio.Event())
+        await serve_lines(ToolHandlers(cwd=work), Lines(far), stop=asyncio.Event())
     assert caplog.records == []
 
 
@@ -135,33 +114,24 @@ async def test_a_line_without_an_end_ends_the_connection(
     work: Path, monkeypatch: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(lines, "MAX_LINE_SIZE", 1000)
-    near, far = memory_pair()
-    tasks = TaskOwner("test")
-    serving = tasks.start(serve_stream(ToolHandlers(cwd=work), far, stop=asyncio.Event()), "serve")
-    hand = Hand(near)
-    near.write(b"x" * 2000)
-    async with asyncio.timeout(10):
-        await hand.ended.wait()
-        await serving
+    async with served(work) as hand:
+        hand.stream.write(b"x" * 2000)
+        async with asyncio.timeout(10):
+            await hand.ended.wait()
     assert caplog.messages == ["a message has more than 1000 bytes: the connection ends"]
-    await near.aclose()
 
 
 @aio
 async def test_a_host_that_sends_much_is_held_back(work: Path) -> None:
-    near, far = memory_pair()
-    tasks = TaskOwner("test")
-    serving = tasks.start(serve_stream(ToolHandlers(cwd=work), far, stop=asyncio.Event()), "serve")
-    hand = Hand(near)
-    await hand.ask(HELLO)
-    for number in range(10, 210):
-        near.write(json.dumps({"jsonrpc": "2.0", "id": number, "method": "ping"}).encode() + b"\n")
-    async with asyncio.timeout(20):
-        seen = {(await hand.lines.get())["id"] for _ in range(200)}
-    assert seen == set(range(10, 210))
-    await near.aclose()
-    async with asyncio.timeout(10):
-        await serving
+    async with served(work) as hand:
+        await hand.ask(HELLO)
+        for number in range(10, 210):
+            hand.stream.write(
+                json.dumps({"jsonrpc": "2.0", "id": number, "method": "ping"}).encode() + b"\n"
+            )
+        async with asyncio.timeout(20):
+            seen = {(await hand.lines.get())["id"] for _ in range(200)}
+        assert seen == set(range(10, 210))
 
 
 class Piped:
@@ -203,7 +173,7 @@ class Stuck(ToolHandlers):
 async def test_a_client_that_closes_its_output_and_then_reads_gets_every_answer(work: Path) -> None:
     piped = Piped(*(call(number, "list_peers") for number in range(2, 30)))
     async with asyncio.timeout(10):
-        await serve_stream(ToolHandlers(cwd=work), piped.stream, stop=asyncio.Event())
+        await serve_lines(ToolHandlers(cwd=work), Lines(piped.stream), stop=asyncio.Event())
     answers = piped.answers()
     assert set(answers) == set(range(1, 30))
     assert all("result" in answer for answer in answers.values())
@@ -213,7 +183,7 @@ async def test_a_client_that_closes_its_output_and_then_reads_gets_every_answer(
 async def test_a_client_that_can_be_asked_nothing_any_more_is_told_so_at_once(work: Path) -> None:
     piped = Piped(call(2, "list_peers"), roots=True)
     async with asyncio.timeout(5):
-        await serve_stream(ToolHandlers(cwd=work), piped.stream, stop=asyncio.Event())
+        await serve_lines(ToolHandlers(cwd=work), Lines(piped.stream), stop=asyncio.Event())
     told = piped.answers()[2]["result"]
     assert told["isError"] and "does not tell its roots" in told["content"][0]["text"]
 
@@ -226,7 +196,7 @@ async def test_what_takes_too_long_after_the_end_of_the_input_is_given_up(
     piped = Piped(call(2, "list_peers"))
     front = Stuck(cwd=work)
     async with asyncio.timeout(5):
-        await serve_stream(front, piped.stream, stop=asyncio.Event())
+        await serve_lines(front, Lines(piped.stream), stop=asyncio.Event())
     assert front.reached
     assert caplog.messages == [
         "the input has ended, and answers that took too long are not given: 1"
@@ -242,5 +212,61 @@ async def test_nothing_is_waited_for_when_nobody_reads_the_answers(
     piped = Piped(call(2, "list_peers"))
     os.close(piped.out_fd)
     async with asyncio.timeout(5):
-        await serve_stream(Stuck(cwd=work), piped.stream, stop=asyncio.Event())
+        await serve_lines(Stuck(cwd=work), Lines(piped.stream), stop=asyncio.Event())
     assert caplog.messages == []
+
+
+# -- what is still unanswered
+
+
+def message(**members: Any) -> SessionMessage:
+    return SessionMessage(
+        types.jsonrpc_message_adapter.validate_python({"jsonrpc": "2.0", **members})
+    )
+
+
+def test_an_answer_is_owed_from_the_request_until_its_answer_or_its_error() -> None:
+    owed = PendingAnswers()
+    owed.received(message(id=1, method="ping"))
+    owed.received(message(id="2", method="ping"))
+    assert len(owed) == 2
+    owed.sent(message(id=1, result={}))
+    assert len(owed) == 1
+    owed.sent(message(method="notifications/message", params={}))
+    owed.sent(message(id="2", error={"code": -1, "message": "no"}))
+    assert not owed
+
+
+def test_an_id_that_is_used_twice_is_owed_two_answers() -> None:
+    owed = PendingAnswers()
+    owed.received(message(id=1, method="ping"))
+    owed.received(message(id=1, method="ping"))
+    owed.sent(message(id=1, result={}))
+    assert len(owed) == 1
+
+
+def test_an_answer_that_nobody_asked_for_pays_no_other() -> None:
+    owed = PendingAnswers()
+    owed.sent(message(id=1, result={}))
+    owed.received(message(id=1, method="ping"))
+    assert len(owed) == 1
+
+
+def test_nobody_is_owed_what_was_cancelled() -> None:
+    owed = PendingAnswers()
+    owed.received(message(id=1, method="ping"))
+    owed.received(message(id=2, method="ping"))
+    owed.changed.clear()
+    owed.received(message(method="notifications/cancelled", params={"requestId": "1"}))
+    assert len(owed) == 1 and owed.changed.is_set()
+
+
+def test_what_we_asked_is_answered_for_a_client_that_cannot() -> None:
+    owed = PendingAnswers()
+    owed.sent(message(id=7, method="roots/list"))
+    owed.sent(message(id=8, method="roots/list"))
+    owed.received(message(id=8, result={}))
+    (answer,) = owed.unanswerable()
+    assert isinstance(answer.message, types.JSONRPCError)
+    assert (answer.message.id, answer.message.error.code) == (7, types.CONNECTION_CLOSED)
+    assert list(owed.unanswerable()) == []
