@@ -1,8 +1,15 @@
 """Serve MCP over HTTP on 127.0.0.1, with connection limits and timeouts.
 
-Connections that have sent a valid token are counted apart from the others. A connection that sends
-no request, or does not read its responses, is closed. `http_guard` checks requests. Only uvicorn's
-HTTP protocol is used: its server would install signal handlers and end the process.
+The SDK serves the requests that `http_guard` has let in. Connections that have sent a valid token
+are counted apart from the others. A connection that sends no request, or does not read its
+responses, is closed.
+
+Of uvicorn only the HTTP protocol is used, and not its server (tried in version 0.54): that one
+
+- replaces our signal handlers, and ends the process by the signal instead of exit code 143;
+- never closes a connection that sends no request, so idle connections of other users take all
+  descriptors and keep the owner out; its `limit_concurrency` counts those of the owner as well;
+- has no timeout for a client that does not read its response.
 """
 
 from __future__ import annotations
@@ -77,11 +84,11 @@ async def serve_http(
     state = ServerState()
     tasks = TaskOwner("the HTTP server")
     config = _config(guard)
-    open_connections = _Places(max_known=max_connections, max_strangers=max_strangers)
+    connection_limits = _ConnectionLimits(max_known=max_connections, max_strangers=max_strangers)
 
-    def connected() -> _Patience:
-        return _Patience(
-            config, state, open_connections, head_timeout=head_timeout, send_timeout=send_timeout
+    def connected() -> _LimitedConnection:
+        return _LimitedConnection(
+            config, state, connection_limits, head_timeout=head_timeout, send_timeout=send_timeout
         )
 
     listening = await _listen(connected, port)
@@ -120,7 +127,7 @@ def _config(guard: HttpGuard) -> Config:
     return config
 
 
-async def _listen(connected: Callable[[], _Patience], port: int) -> asyncio.Server:
+async def _listen(connected: Callable[[], _LimitedConnection], port: int) -> asyncio.Server:
     try:
         return await asyncio.get_running_loop().create_server(connected, HOST, port)
     except OSError as error:
@@ -147,23 +154,23 @@ async def _end(
     await asyncio.sleep(0)
 
 
-class _Places:
+class _ConnectionLimits:
     """Limits open connections; those that have sent the token are counted separately."""
 
     def __init__(self, *, max_known: int, max_strangers: int) -> None:
         self._max_known = max_known
         self._max_strangers = max_strangers
         # In the order in which they came, or were used last.
-        self._known: dict[_Patience, None] = {}
-        self._strangers: dict[_Patience, None] = {}
+        self._known: dict[_LimitedConnection, None] = {}
+        self._strangers: dict[_LimitedConnection, None] = {}
 
-    def arrive(self, connection: _Patience) -> None:
+    def arrive(self, connection: _LimitedConnection) -> None:
         """Count a new connection. Over the limit, the oldest without a token is closed."""
         if len(self._strangers) >= self._max_strangers:
             self._send_away(self._strangers, next(iter(self._strangers)))
         self._strangers[connection] = None
 
-    def admit(self, connection: _Patience) -> bool:
+    def admit(self, connection: _LimitedConnection) -> bool:
         """Count a connection as authenticated. False if the limit is reached by busy ones."""
         if connection not in self._known and len(self._known) >= self._max_known:
             idle = next((each for each in self._known if each.is_between), None)
@@ -174,16 +181,18 @@ class _Places:
         self._known[connection] = None
         return True
 
-    def leave(self, connection: _Patience) -> None:
+    def leave(self, connection: _LimitedConnection) -> None:
         self._known.pop(connection, None)
         self._strangers.pop(connection, None)
 
-    def _send_away(self, open_connections: dict[_Patience, None], connection: _Patience) -> None:
-        del open_connections[connection]
+    def _send_away(
+        self, connections: dict[_LimitedConnection, None], connection: _LimitedConnection
+    ) -> None:
+        del connections[connection]
         connection.transport.abort()
 
 
-class _Patience(H11Protocol):
+class _LimitedConnection(H11Protocol):
     """A connection with timeouts for the request head and for reading the response.
 
     It is aborted and not closed: closing would wait for a client that does not read.
@@ -193,13 +202,13 @@ class _Patience(H11Protocol):
         self,
         config: Config,
         state: ServerState,
-        open_connections: _Places,
+        limits: _ConnectionLimits,
         *,
         head_timeout: float,
         send_timeout: float,
     ) -> None:
         super().__init__(config, state, {ADMIT: self._admit})
-        self._open_connections = open_connections
+        self._limits = limits
         self._head_timeout = head_timeout
         self._send_timeout = send_timeout
         self._timer: asyncio.TimerHandle | None = None
@@ -207,7 +216,7 @@ class _Patience(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._open_connections.arrive(self)
+        self._limits.arrive(self)
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
@@ -218,7 +227,7 @@ class _Patience(H11Protocol):
             self._stop_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._open_connections.leave(self)
+        self._limits.leave(self)
         self._stop_waiting()
         self._stop_watching()
         super().connection_lost(exc)
@@ -238,7 +247,7 @@ class _Patience(H11Protocol):
             super().timeout_keep_alive_handler()
 
     def _admit(self) -> bool:
-        return self._open_connections.admit(self)
+        return self._limits.admit(self)
 
     @property
     def is_between(self) -> bool:

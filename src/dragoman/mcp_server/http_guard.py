@@ -2,6 +2,10 @@
 
 Host and Origin are checked because any web page can reach a local port, the token because other
 users of the machine can. Connection limits are in `mcp_server.http`.
+
+The body is read here although the SDK limits its size as well (version 2.3): the SDK waits for it
+without a timeout, and closes the connection of a client that still sends, which then gets a reset
+instead of the response 413.
 """
 
 from __future__ import annotations
@@ -9,14 +13,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 PATH: Final = "/mcp"
 
@@ -41,7 +46,7 @@ class HttpGuard:
 
     def __init__(
         self,
-        inner: Application,
+        inner: ASGIApp,
         *,
         token: str,
         max_body_size: int = MAX_BODY_SIZE,
@@ -59,45 +64,44 @@ class HttpGuard:
             # There is nothing here that speaks WebSocket.
             await send({"type": "websocket.close", "code": 1008})
             return
-        refusal = self._refusal(scope)
-        if refusal is not None:
-            if refusal[0] == 413:
-                await self._linger(receive)
-            await _refuse(send, *refusal)
-            return
-        admit: Callable[[], bool] | None = scope.get("state", {}).get(ADMIT)
-        if admit is not None and not admit():
-            await _refuse(send, 503, "as many connections are at work as may be; try again later")
-            return
         try:
-            body = await self._read(receive)
-        except TimeoutError:
-            await _refuse(send, 408, "the request did not arrive in time")
-            return
+            self._check(scope)
+            body: bytes | None = await self._read(scope, receive)
         except ConnectionError:
             return
-        if body is None:
-            await _refuse(send, 413, f"more than {self._max_body_size} bytes")
+        except HTTPException as error:
+            # What is left of the request is not read.
+            headers = {"connection": "close", **(error.headers or {})}
+            response = PlainTextResponse(f"{error.detail}\n", error.status_code, headers)
+            await response(scope, receive, send)
             return
-        await self._inner(scope, _Replay(body, receive), send)
 
-    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """The status and message for a refused request; None if it is allowed."""
+        async def replay() -> Message:
+            nonlocal body
+            if body is None:
+                return await receive()
+            whole, body = body, None
+            return {"type": "http.request", "body": whole, "more_body": False}
+
+        await self._inner(scope, replay, send)
+
+    def _check(self, scope: Scope) -> None:
+        """Raise `HTTPException` if the request is refused for its headers or path."""
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         hosts = [value.lower() for name, value in headers if name == b"host"]
         if len(hosts) != 1 or hosts[0] not in self.hosts:
-            return 421, "this server is not called that"
+            raise HTTPException(421, "this server is not called that")
         origins = [value.lower() for name, value in headers if name == b"origin"]
         if any(origin.removeprefix(b"http://") not in self.hosts for origin in origins):
-            return 403, "pages of other origins are not let in"
+            raise HTTPException(403, "pages of other origins are not let in")
         if not self._knows_token(headers):
-            return 401, "the token is missing or wrong"
+            challenge = {"www-authenticate": 'Bearer realm="dragoman"'}
+            raise HTTPException(401, "the token is missing or wrong", challenge)
         if scope["path"] != PATH:
-            return 404, f"there is only {PATH}"
-        sizes = [value for name, value in headers if name == b"content-length"]
-        if any(not size.isdigit() or _number(size) > self._max_body_size for size in sizes):
-            return 413, f"more than {self._max_body_size} bytes"
-        return None
+            raise HTTPException(404, f"there is only {PATH}")
+        admit: Callable[[], bool] | None = scope.get("state", {}).get(ADMIT)
+        if admit is not None and not admit():
+            raise HTTPException(503, "as many connections are at work as may be; try again later")
 
     def _knows_token(self, headers: list[tuple[bytes, bytes]]) -> bool:
         given = [value for name, value in headers if name == b"authorization"]
@@ -107,25 +111,34 @@ class HttpGuard:
         # Constant time: the duration must not reveal how many characters match.
         return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
 
-    async def _read(self, receive: Receive) -> bytes | None:
-        """The body; None if it is too long. `ConnectionError` if its sender has gone."""
-        parts: list[bytes] = []
-        size = 0
-        give_up_at = asyncio.get_running_loop().time() + self._body_timeout
-        while True:
-            async with asyncio.timeout_at(give_up_at):
-                message = await receive()
-            if message["type"] != "http.request":
-                raise ConnectionError
-            part = message.get("body", b"")
-            size += len(part)
-            if size > self._max_body_size:
-                if message.get("more_body", False):
-                    await self._linger(receive)
-                return None
-            parts.append(part)
-            if not message.get("more_body", False):
-                return b"".join(parts)
+    async def _read(self, scope: Scope, receive: Receive) -> bytes:
+        """The body. Raises `HTTPException`, or `ConnectionError` if its sender has gone."""
+        too_long = HTTPException(413, f"more than {self._max_body_size} bytes")
+        declared = [value for name, value in scope["headers"] if name == b"content-length"]
+        if any(not self._fits(size) for size in declared):
+            await self._linger(receive)
+            raise too_long
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._body_timeout):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        raise ConnectionError
+                    body += message.get("body", b"")
+                    if len(body) > self._max_body_size or not message.get("more_body", False):
+                        break
+        except TimeoutError:
+            raise HTTPException(408, "the request did not arrive in time") from None
+        if len(body) <= self._max_body_size:
+            return bytes(body)
+        if message.get("more_body", False):
+            await self._linger(receive)
+        raise too_long
+
+    def _fits(self, size: bytes) -> bool:
+        # Python refuses to read a number of thousands of digits, and no body is that long.
+        return size.isdigit() and len(size) < 20 and int(size) <= self._max_body_size
 
     async def _linger(self, receive: Receive) -> None:
         """Read and discard some more of a body that is too long."""
@@ -137,36 +150,3 @@ class HttpGuard:
                     size += len(message.get("body", b""))
                     if not message.get("more_body", False):
                         return
-
-
-class _Replay:
-    """ASGI receive callable: first the body that was read, then the original messages."""
-
-    def __init__(self, body: bytes, receive: Receive) -> None:
-        self._body: bytes | None = body
-        self._receive = receive
-
-    async def __call__(self) -> Message:
-        if self._body is None:
-            return await self._receive()
-        body, self._body = self._body, None
-        return {"type": "http.request", "body": body, "more_body": False}
-
-
-def _number(text: bytes) -> int:
-    # Python refuses to read a number of thousands of digits, and no body is that long.
-    return int(text) if len(text) < 20 else 1 << 62
-
-
-async def _refuse(send: Send, status: int, why: str) -> None:
-    body = f"{why}\n".encode()
-    headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", str(len(body)).encode()),
-        # What is left of the request is not read.
-        (b"connection", b"close"),
-    ]
-    if status == 401:
-        headers.append((b"www-authenticate", b'Bearer realm="dragoman"'))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 
 from dragoman.errors import AddressInUse
 from dragoman.mcp_server import tools
-from dragoman.mcp_server.http import _config, _Patience, _Places, serve_http
+from dragoman.mcp_server.http import _config, _ConnectionLimits, _LimitedConnection, serve_http
 from dragoman.mcp_server.http_guard import HttpGuard
 from dragoman.mcp_server.tool_handlers import ToolHandlers
 from dragoman.rpc.tasks import TaskOwner
@@ -181,8 +181,10 @@ async def refused(*_: object) -> None:
 @aio
 async def test_a_client_that_takes_its_answer_slowly_is_waited_for() -> None:
     config = _config(HttpGuard(refused, token=TOKEN))
-    places = _Places(max_known=1, max_strangers=1)
-    connection = _Patience(config, ServerState(), places, head_timeout=10.0, send_timeout=0.01)
+    counted = _ConnectionLimits(max_known=1, max_strangers=1)
+    connection = _LimitedConnection(
+        config, ServerState(), counted, head_timeout=10.0, send_timeout=0.01
+    )
     transport = Narrow([300, 200, 200, 100, 100, 100])
     connection.connection_made(transport)
     connection.pause_writing()

@@ -6,8 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
-from dragoman.mcp_server.http_guard import HttpGuard, Message, Receive, Scope, Send
+from dragoman.mcp_server.http_guard import HttpGuard
 from tests.aio import aio
 
 TOKEN = "a-token-of-some-length"
