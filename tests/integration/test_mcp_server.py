@@ -278,7 +278,9 @@ def test_what_was_asked_before_the_end_of_the_input_is_answered(cli: Cli) -> Non
 
 
 @pytest.mark.parametrize("open_input", [True, False], ids=["open", "closed"])
-@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)]
+)
 def test_a_signal_ends_everything(
     how: signal.Signals, code: int, open_input: bool, cli: Cli
 ) -> None:
