@@ -1,10 +1,11 @@
 """Answer `initialize` and the first `tools/list` before the MCP SDK is loaded.
 
-Loading takes 0.6 to 1.1 seconds. Codex begins its first turn one second after it has started its
-servers, whatever its `startup_timeout_sec` is, and without the tools of those that have not
-answered (`tests/peers/test_mcp_agents.py`). Its setting `required` makes it wait, but then Codex
-does not start at all if dragoman cannot. The SDK later gets the same requests; `mcp_server.stdio`
-drops its duplicate responses. Tests compare the responses with the SDK's. Does no I/O.
+With it the first response takes 0.6 to 1.1 seconds. Codex (0.166) begins its first turn about one
+second after it has started its servers, also with a longer `startup_timeout_sec`, and without the
+tools of those that have not answered (`tests/peers/test_mcp_agents.py`). Its setting `required`
+makes it wait, but then Codex does not start at all if dragoman cannot. The SDK later gets the same
+requests; `mcp_server.stdio` drops its duplicate responses. Tests compare the responses with the
+SDK's. Does no I/O.
 """
 
 from __future__ import annotations
