@@ -13,8 +13,8 @@ from msgspec import structs
 
 from dragoman.client.codex import CodexConversation
 from dragoman.client.permissions import Answer, Question, deny_all
+from dragoman.client.results import explain
 from dragoman.dialects.codex import shapes
-from dragoman.dialects.codex.failures import rpc_error_kind
 from dragoman.errors import (
     ProcessExited,
     RemoteError,
@@ -441,8 +441,7 @@ async def test_a_thread_that_nobody_knows_is_said_to_be_unknown(
             with pytest.raises(RemoteError) as refused:
                 async with peer.session(load=unknown):
                     pass
-            error = refused.value
-            assert rpc_error_kind(error.code, error.message) is ErrorKind.NOT_FOUND
+            assert explain(refused.value)[1].kind is ErrorKind.NOT_FOUND
 
 
 @aio

@@ -259,8 +259,8 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
     def __init__(self, session: Prompted, flow: Flow, budgets: Budgets) -> None:
         super().__init__(session, flow, budgets)
         self._text = Growing()
-        self._spoken: set[str | None] = set()
-        """The messages whose text is known."""
+        self._spoken: dict[str | None, int] = {}
+        """Where the text of each message begins, in the order in which they began."""
         self._acted = 0
         self._denied_at = -1
         self._declined: set[str] = set()
@@ -297,7 +297,8 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         if type(event) is model.MessageDelta:
             if event.role is Role.AGENT:
                 self._acted += 1
-                self._spoken.add(event.message_id)
+                if event.message_id not in self._spoken:
+                    self._spoken[event.message_id] = self._text.size
                 self._text.add(event.text)
             if size:
                 # `put` written out.
@@ -322,15 +323,19 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         return usage
 
     def _replace_message(self, event: model.MessageSet) -> None:
-        """A message came as a whole. If it was streamed before, that was the same text."""
+        """A message came as a whole. It takes the place of the pieces that came before, as long
+        as no other message has begun; behind one that has, they are taken for the same text."""
         if event.role is not Role.AGENT or not event.blocks:
             return
         self._acted += 1
-        if event.message_id not in self._spoken:
-            self._spoken.add(event.message_id)
-            for block in event.blocks:
-                if isinstance(block, Text):
-                    self._text.add(block.text)
+        id, text = event.message_id, "".join(b.text for b in event.blocks if isinstance(b, Text))
+        if id not in self._spoken:
+            self._spoken[id] = self._text.size
+        elif text and id == next(reversed(self._spoken)):
+            self._text.cut(self._spoken[id])
+        else:
+            return
+        self._text.add(text)
 
     def denied(self, denial: Denial) -> None:
         """A permission was refused."""

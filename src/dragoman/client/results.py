@@ -263,6 +263,12 @@ def error_kind(code: int, message: str, data: Any) -> ErrorKind:
     kind = _CODES.get(code, ErrorKind.PEER)
     if kind is not ErrorKind.PEER and code not in (-32603, -32602, -32600):
         return kind
+    if code == -32600:
+        # Not at the top: only a refusal needs it.
+        from dragoman.dialects.codex.failures import refusal_kind
+
+        if (refusal := refusal_kind(message)) is not None:
+            return refusal
     details = own_words(data).lower()
     text = f"{message.lower()} {details}"
     if _is_validation(data):

@@ -54,6 +54,19 @@ class Growing:
         if len(pieces) >= MANY_PIECES or self.size > self._due:
             self._join()
 
+    def cut(self, size: int) -> None:
+        """Remove all but the first `size` characters."""
+        self._join()
+        while self._blocks and self._kept > size:
+            block = self._blocks.pop()
+            self._kept -= len(block)
+            if self._kept < size:
+                block = block[: size - self._kept]
+                self._blocks.append(block)
+                self._kept += len(block)
+        self.size = size
+        self._due = size + UNJOINED_SIZE
+
     @property
     def truncated(self) -> bool:
         """Whether some of it was not kept."""

@@ -101,6 +101,9 @@ def test_the_code_and_the_data_of_a_refusal_are_kept() -> None:
         (400, '{"error":{"message":"API key not valid"}}', None, ErrorKind.AUTH_REQUIRED),
         (400, '{"error":{"message":"fake http error"}}', None, ErrorKind.PEER),
         (-32603, "wrote 401 lines", None, ErrorKind.INTERNAL),
+        (-32600, "no rollout found for thread id x", None, ErrorKind.NOT_FOUND),
+        (-32600, "Invalid request: unknown variant `session/x`", None, ErrorKind.METHOD_NOT_FOUND),
+        (-32600, "x", None, ErrorKind.INVALID_PARAMS),
         (4711, "Session abc not found", None, ErrorKind.PEER),
     ],
 )

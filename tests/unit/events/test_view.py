@@ -65,3 +65,16 @@ def test_a_full_text_holds_no_long_piece() -> None:
         text.add("x" * view_module.UNJOINED_SIZE)
     held = sum(map(len, (*text._pieces, *text._blocks)))
     assert held <= view_module.UNJOINED_SIZE + 10
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 5])
+@pytest.mark.parametrize("limit", [None, 4])
+def test_a_text_is_cut_where_it_grew_and_grows_again(size: int, limit: int | None) -> None:
+    text = Growing(limit=limit)
+    for piece in ("ab", "c", "de"):
+        text.add(piece)
+        assert str(text) == "abcde"[: text.size][:limit]
+    text.cut(size)
+    assert (str(text), text.size) == ("abcde"[:size][:limit], size)
+    text.add("xy")
+    assert str(text) == ("abcde"[:size] + "xy")[:limit]

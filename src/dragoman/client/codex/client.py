@@ -189,7 +189,7 @@ class CodexClient:
                 "optOutNotificationMethods": list(NEVER_USED),
             },
         }
-        raw = await self.connection.call("initialize", params, timeout=self.budgets.initialize)
+        raw = await self._call("initialize", params, self.budgets.initialize)
         try:
             self.server = msgspec.json.decode(raw, type=shapes.InitializeResponse)
         except UNREADABLE as error:
@@ -209,15 +209,18 @@ class CodexClient:
     ) -> T:
         """Call a method and decode its result; "overloaded" is retried, nothing else is."""
         budget = self.budgets.request if timeout is None else timeout
-        for attempt in itertools.count(1):
+        return self.decode(method, await self._call(method, params, budget), result)
+
+    async def _call(self, method: str, params: Any, timeout: float) -> Raw:
+        attempt = 1
+        while True:
             try:
-                raw = await self.connection.call(method, params, timeout=budget)
-                break
+                return await self.connection.call(method, params, timeout=timeout)
             except RemoteError as error:
-                if error.code != codes.OVERLOADED or attempt >= OVERLOADED_TRIES:
+                if not may_retry(error, attempt):
                     raise
             await asyncio.sleep(retry_delay(attempt))
-        return self.decode(method, raw, result)
+            attempt += 1
 
     def decode(self, method: str, raw: Raw, result: type[T]) -> T:
         try:
@@ -257,8 +260,11 @@ class CodexClient:
         """Nobody waits for this: it is only needed once a turn has failed."""
 
         def settle(raw: Raw | None, error: DragomanError | None) -> None:
-            if raw is not None:
-                self._login = self.decode("account/read", raw, shapes.GetAccountResponse)
+            try:
+                if raw is not None:
+                    self._login = self.decode("account/read", raw, shapes.GetAccountResponse)
+            except InvalidAnswer as invalid:
+                log.debug("the login is not known: %s", invalid)
 
         if self.connection.failure is None:
             self.connection.begin("account/read", {}, settle=settle, timeout=self.budgets.request)
@@ -381,6 +387,12 @@ class CodexClient:
                 exited.stderr_tail if exited else "",
             )
         )
+
+
+def may_retry(error: DragomanError | None, attempt: int) -> bool:
+    """Whether a call that failed with this is sent again after this attempt."""
+    overloaded = isinstance(error, RemoteError) and error.code == codes.OVERLOADED
+    return overloaded and attempt < OVERLOADED_TRIES
 
 
 def retry_delay(attempt: int) -> float:

@@ -69,7 +69,8 @@ class CodexConversation(Conversation):
         self._wanted: dict[str, Any] = {}
         self._in_force = (self.mode, self.policy)
         self._unproved = False
-        self._questions: dict[asyncio.Task[Any], str] = {}
+        self._questions: dict[str, asyncio.Task[Any] | None] = {}
+        """The open questions by name. One whose answer nothing works on yet has no task."""
         self._titles: dict[str, str] = {}
         self._changes: dict[str, tuple[FileChange, ...]] = {}
 
@@ -254,6 +255,10 @@ class CodexConversation(Conversation):
                 self._changes.pop(tool_id, None)
                 if stage is ChangeStage.PROPOSED:
                     self._changes[tool_id] = changes
+            case model.PermissionAsked(request_id=name) | model.InputAsked(request_id=name):
+                # Its task starts behind everything that arrived together with it, and that may
+                # be its withdrawal.
+                self._questions[name] = None
             case model.TurnStarted() | model.TurnEnded():
                 self._titles.clear()
                 self._changes.clear()
@@ -284,17 +289,18 @@ class CodexConversation(Conversation):
     async def asking(self, work: Coroutine[Any, Any, T], name: str, otherwise: T) -> T:
         """Wait for somebody to answer; if the question is withdrawn, the answer is `otherwise`."""
         turn = self.turn
-        if turn is not None and turn.cancelling:
+        if name not in self._questions or (turn is not None and turn.cancelling):
+            self._questions.pop(name, None)
             work.close()
             return otherwise
         task = self.client.connection.tasks.start(work, "ask")
-        self._questions[task] = name
+        self._questions[name] = task
         if turn is not None:
             turn.question_opened()
         try:
             await asyncio.wait([task])
         finally:
-            self._questions.pop(task, None)
+            self._questions.pop(name, None)
             if turn is not None:
                 turn.question_closed()
             if not task.done():
@@ -310,13 +316,14 @@ class CodexConversation(Conversation):
             self.turn.denied(Denial(question.tool_call_id, question.title, question.kind))
 
     def cancel_questions(self) -> None:
-        for task in list(self._questions):
-            task.cancel()
-
-    def _withdraw(self, request_id: str) -> None:
-        for task, name in list(self._questions.items()):
-            if name == request_id:
+        for task in self._questions.values():
+            if task is not None:
                 task.cancel()
+
+    def _withdraw(self, name: str) -> None:
+        task = self._questions.pop(name, None)
+        if task is not None:
+            task.cancel()
 
 
 def require_mode(mode: str) -> str:

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.client.codex.client import OVERLOADED_TRIES, retry_delay
+from dragoman.client.codex.client import may_retry, retry_delay
 from dragoman.client.conversation import ConversationTurn
 from dragoman.client.results import Result
 from dragoman.client.turns import TurnEndMark, TurnStage
 from dragoman.dialects.codex import shapes
-from dragoman.errors import AuthRequired, DragomanError, RemoteError
+from dragoman.errors import AuthRequired, DragomanError
 from dragoman.events import model
 from dragoman.events.parts import Block, Failure, Usage
 from dragoman.events.words import Outcome
 from dragoman.rpc import Call
-from dragoman.wire import codes
 
 if TYPE_CHECKING:
     from dragoman.client.codex.thread import CodexConversation
@@ -88,18 +87,11 @@ class CodexTurn(ConversationTurn):
             else:
                 self.id = self.id or turn.id
                 self._thread.took(self._sent)
-        if isinstance(error, RemoteError) and self._may_retry(error):
+        if may_retry(error, self._attempt) and self.state is TurnStage.RUNNING:
             loop = asyncio.get_running_loop()
             self._retry = loop.call_later(retry_delay(self._attempt), self._send_again)
         elif error is not None:
             self.failed(error)
-
-    def _may_retry(self, error: RemoteError) -> bool:
-        return (
-            error.code == codes.OVERLOADED
-            and self._attempt < OVERLOADED_TRIES
-            and self.state is TurnStage.RUNNING
-        )
 
     def _send_again(self) -> None:
         self._retry = None
@@ -165,6 +157,8 @@ class CodexTurn(ConversationTurn):
     def _finish(self, end: TurnEndMark[Result]) -> None:
         # Whoever waits for the start need not wait any longer.
         self._active.set()
+        if self._retry is not None:
+            self._retry.cancel()
         super()._finish(end)
 
     async def wait_over(self) -> None:
@@ -192,11 +186,18 @@ class CodexTurn(ConversationTurn):
             self.made(ended)
         self.conclude(ended)
 
-    def _send_interrupt(self) -> None:
+    def _send_interrupt(self, attempt: int = 1) -> None:
+        def settle(result: Raw | None, error: DragomanError | None) -> None:
+            if may_retry(error, attempt) and self.state is not TurnStage.ENDED:
+                # The end of the connection is the end of the turn, which stops this timer.
+                self._retry = asyncio.get_running_loop().call_later(
+                    retry_delay(attempt), self._send_interrupt, attempt + 1
+                )
+
         self._client.connection.begin(
             "turn/interrupt",
             {"threadId": self._thread.id, "turnId": self.id},
-            settle=lambda result, error: None,
+            settle=settle,
             timeout=INTERRUPT_TIMEOUT,
         )
 

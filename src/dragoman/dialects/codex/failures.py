@@ -78,15 +78,14 @@ def _word(info: Any) -> tuple[str, Any]:
     return (info, None) if isinstance(info, str) else ("", None)
 
 
-_NO_THREAD: Final = ("no rollout found", "invalid thread id", "invalid session id")
+_NO_THREAD: Final = (
+    *("no rollout found", "thread not found", "invalid thread id", "invalid session id"),
+)
 
 
-def rpc_error_kind(code: int, message: str) -> ErrorKind:
-    """The kind of a JSON-RPC error: nearly all faults are -32600, told apart by their words."""
-    if code == -32001:
-        return ErrorKind.OVERLOADED
-    if code == -32603:
-        return ErrorKind.INTERNAL
+def refusal_kind(message: str) -> ErrorKind | None:
+    """The kind of a JSON-RPC error -32600, which is the code of nearly every refusal: only its
+    words tell them apart. None for a request that is simply wrong."""
     if message == "Not initialized":
         return ErrorKind.NOT_INITIALIZED
     if message == "Already initialized":
@@ -95,6 +94,4 @@ def rpc_error_kind(code: int, message: str) -> ErrorKind:
         return ErrorKind.EXPERIMENTAL_REQUIRED
     if message.startswith("Invalid request: unknown variant"):
         return ErrorKind.METHOD_NOT_FOUND
-    if message.startswith(_NO_THREAD) or "not found" in message:
-        return ErrorKind.NOT_FOUND
-    return ErrorKind.INVALID_PARAMS if code == -32600 else ErrorKind.PEER
+    return ErrorKind.NOT_FOUND if message.startswith(_NO_THREAD) else None
