@@ -150,15 +150,22 @@ class Server:
                 return self._opened(method, params)
             case "turn/start":
                 self._turns += 1
+                self._keep(params)
                 turn = {"id": f"u{self._turns}", "status": "inProgress", "items": []}
                 return {"turn": turn}
+            case "thread/read" | "thread/unarchive":
+                return {"thread": thread(params["threadId"], self._settings.get("cwd", "/"))}
+            case "thread/unsubscribe":
+                return {"status": "unsubscribed"}
+            case "account/rateLimits/read":
+                return {"rateLimits": {}}
             case "turn/steer":
                 return {"turnId": params["expectedTurnId"]}
             case _:
                 return {}
 
     def _opened(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        self._settings.update({name: params[name] for name in params if name != "threadId"})
+        self._keep(params)
         id = params.get("threadId", "t1")
         cwd = self._settings.get("cwd", "/")
         return {
@@ -168,8 +175,15 @@ class Server:
             "cwd": cwd,
             "approvalPolicy": self._settings.get("approvalPolicy", "on-request"),
             "approvalsReviewer": "user",
-            "sandbox": SANDBOXES[self._settings.get("sandbox", "read-only")],
+            "sandbox": self._settings.get("sandboxPolicy", SANDBOXES["read-only"]),
         }
+
+    def _keep(self, params: dict[str, Any]) -> None:
+        """Settings stay in force until others are sent, with a thread or with a turn."""
+        names = ("cwd", "model", "approvalPolicy", "sandboxPolicy")
+        self._settings.update({name: params[name] for name in names if name in params})
+        if "sandbox" in params:
+            self._settings["sandboxPolicy"] = SANDBOXES[params["sandbox"]]
 
     # -- the script
 

@@ -1,7 +1,9 @@
-"""Where the programs of these tests are, and what they need to start."""
+"""Where the programs of these tests are and what they need to start, and which tests there are."""
 
 from __future__ import annotations
 
+import ast
+import functools
 import sys
 from pathlib import Path
 
@@ -16,3 +18,18 @@ PATIENCE = 40.0
 def full_agent(store: Path) -> list[str]:
     """The command line of the agent with every handler, which keeps its sessions in `store`."""
     return [sys.executable, str(ROOT / "tests" / "conformance" / "full_agent.py"), str(store)]
+
+
+@functools.cache
+def names_in(path: str) -> frozenset[str]:
+    """The names of the tests in a file of the suite."""
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    names = (node.name for node in tree.body if isinstance(node, functions))
+    return frozenset(name for name in names if name.startswith("test_"))
+
+
+def is_test(test: str) -> bool:
+    """Whether the suite has a test, given as ``tests/file.py::test_name``."""
+    path, _, name = test.partition("::")
+    return (ROOT / path).is_file() and name in names_in(path)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from dragoman.testing.conformance import agents, client_checks, requirements
 from dragoman.testing.conformance.checks import Check
-from dragoman.testing.conformance.manifest import Requirement, Side
+from dragoman.testing.conformance.manifest import Requirement, Side, parse
 
+CODEX = Path(__file__).with_name("codex.toml")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "conformance.md"
 
 HEAD = """\
@@ -23,8 +24,10 @@ What version 1 of the Agent Client Protocol asks of agents and clients, the chec
 against any program, and how dragoman proves that it keeps it. How to run the checks is in
 [how to check an agent or a client](../how-to/check-an-agent.md).
 
-This page is written from the manifest (`dragoman.testing.conformance.requirements`) and a test
-compares the two.
+The last part is about the Codex app-server protocol, which dragoman speaks as a client only.
+
+This page is written from two manifests, that of ACP (`dragoman.testing.conformance.requirements`)
+and that of Codex (`tests/conformance/codex.toml`), and a test compares it with them.
 
 ## Levels and verdicts
 
@@ -42,6 +45,11 @@ one passed. What does not apply is skipped with its reason.
 """
 
 
+def codex_requirements() -> dict[str, Requirement]:
+    """What the Codex app-server protocol asks of a client, by id."""
+    return parse(CODEX.read_text("utf-8"))
+
+
 def page() -> str:
     """The whole page."""
     turned = {check.check.name for check in agents.ALL if check.turns}
@@ -56,6 +64,11 @@ def page() -> str:
         "are shown to keep a requirement: by a check, by a test of its suite, or not at all and "
         "why.\n\n",
         _requirements(),
+        "\n## Codex app-server\n\nThe protocol has no numbered text, so the ids are dragoman's. "
+        "MUST comes from the server's own documentation, FACT from its schema or from what version "
+        "0.166.0 does, and IMPL is a choice of dragoman. The tests below `tests/peers` run the "
+        "real `codex`; most others run a scripted server as a child process.\n\n",
+        _codex(),
     ]
     return "".join(parts)
 
@@ -75,6 +88,14 @@ def _requirements() -> str:
         proofs = "; ".join(_proofs(entry))
         lines.append(f"| {entry.id} | {side} | {entry.level} | {entry.says} | {proofs} |")
     return "\n".join(lines).replace("|  |", "| |") + "\n"
+
+
+def _codex() -> str:
+    lines = ["| id | level | requirement | proof |", "|---|---|---|---|"]
+    for entry in codex_requirements().values():
+        proofs = "; ".join(_proofs(entry)).removeprefix("C: ")
+        lines.append(f"| {entry.id} | {entry.level} | {entry.says} | {proofs} |")
+    return "\n".join(lines) + "\n"
 
 
 def _proofs(entry: Requirement) -> Iterator[str]:

@@ -13,12 +13,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import msgspec
 import pytest
+from msgspec import structs
 
 from dragoman.client.codex import client as client_module
 from dragoman.client.codex.approvals import APPROVALS
+from dragoman.client.permissions import approve_all
+from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.codex import failures, items, shapes, translate
+from dragoman.events import model
+from dragoman.events.parts import Image, Text
+from tests.aio import aio
+from tests.conformance import codex
+from tests.conformance.codex import Wire
+from tests.conformance.test_codex_turns import item_steps
 from tests.peers.programs import peer_environment, peer_program
 
 SOURCE = Path(client_module.__file__).parent
@@ -62,18 +72,27 @@ TYPES: dict[str, tuple[str, ...]] = {
 found by the notification's name."""
 
 
-@pytest.fixture(scope="module")
-def schema(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("schema")
+def generated(folder: Path, *options: str) -> Path:
     command = [*peer_program("codex"), "app-server", "generate-json-schema", "--out", str(folder)]
     subprocess.run(
-        [*command, "--experimental"],
+        [*command, *options],
         check=True,
         capture_output=True,
         env=peer_environment(folder),
         timeout=SCHEMA_TIMEOUT,
     )
     return folder
+
+
+@pytest.fixture(scope="module")
+def schema(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The schema with its experimental parts."""
+    return generated(tmp_path_factory.mktemp("schema"), "--experimental")
+
+
+@pytest.fixture(scope="module")
+def stable(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return generated(tmp_path_factory.mktemp("stable"))
 
 
 @cache
@@ -94,8 +113,10 @@ def methods(folder: Path, kind: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for variant in json.loads((folder / f"{kind}.json").read_text())["oneOf"]:
         (method,) = variant["properties"]["method"]["enum"]
-        params = variant["properties"].get("params", {}).get("$ref", "")
-        found[method] = params.rpartition("/")[2]
+        params = variant["properties"].get("params", {})
+        # Params that may be left out are one of two.
+        named = [each["$ref"] for each in (params, *params.get("anyOf", ())) if "$ref" in each]
+        found[method] = named[0].rpartition("/")[2] if named else ""
     return found
 
 
@@ -246,3 +267,135 @@ def test_the_decisions_that_we_send_are_theirs(schema: Path) -> None:
     legacy = json.dumps(definitions(schema)["ReviewDecision"])
     for decision in ("approved", "approved_for_session", "denied", "rejection", "abort"):
         assert f'"{decision}"' in legacy
+
+
+# -- messages of the client and of the scripted server
+
+
+async def talk_about_everything(folder: Path) -> Wire:
+    """A conversation with the scripted server in which the client uses every method that it has,
+    and answers every kind of request."""
+    permissions = {"permissions": {"network": {"enabled": True}}, "cwd": "/w", "startedAtMs": 1}
+    questions = [{"id": "q", "header": "h", "question": "?", "options": None}]
+    old = {"conversationId": "t1", "callId": "c1"}
+    asked = [
+        codex.ask_command(0),
+        codex.request(
+            1, "item/fileChange/requestApproval", **codex.about(), itemId="c1", startedAtMs=1
+        ),
+        codex.request(
+            2, "item/permissions/requestApproval", **codex.about(), itemId="c1", **permissions
+        ),
+        codex.request(
+            3,
+            "item/tool/requestUserInput",
+            **codex.about(),
+            **{"itemId": "c1", "isBlocking": True, "questions": questions},
+        ),
+        codex.request(
+            4,
+            "mcpServer/elicitation/request",
+            **codex.about(),
+            **{"serverName": "s", "mode": "form", "message": "m"},
+            requestedSchema={"type": "object", "properties": {}},
+        ),
+        codex.request(5, "execCommandApproval", **old, command=["ls"], cwd="/w", parsedCmd=[]),
+        codex.request(6, "applyPatchApproval", **old, fileChanges={}),
+    ]
+    waits = [step for id, ask in enumerate(asked) for step in (ask, codex.wait_for(id))]
+    usage = {"totalTokens": 1, "inputTokens": 1, "cachedInputTokens": 0}
+    usage |= {"outputTokens": 0, "reasoningOutputTokens": 0}
+    first = [
+        codex.wait_for("turn/steer"),
+        *(codex.command("inProgress", "started"), *waits, codex.resolved(0)),
+        *(codex.command("completed", "completed"), codex.delta("hel"), codex.message("hello")),
+        codex.tell(
+            "thread/tokenUsage/updated", **codex.about(), tokenUsage={"total": usage, "last": usage}
+        ),
+    ]
+    second = [codex.delta("a", turn="u2"), codex.wait_for("turn/interrupt")]
+    script = codex.turns(first, second)
+    options = structs.replace(codex.OPTIONS, permit=approve_all, sandbox="workspace-write")
+    async with codex.codex(folder, script, options) as (peer, wire):
+        server = acp.McpServerStdio(name="s", command="/bin/s", args=["a"], env=[])
+        async with peer.session(model="m", mcp_servers=[server]) as talk:
+            await talk.set_mode("read-only")
+            await talk.set_option("approval_policy", "untrusted")
+            await talk.set_model("n")
+            async with talk.prompt([Text("x"), Image("QQ==", "image/png")]) as turn:
+                await talk.steer("more")
+                await turn.wait()
+            # The settings that a turn changed are read back before the next one.
+            async with talk.prompt("y") as turn:
+                async for event in turn:
+                    if isinstance(event, model.MessageDelta):
+                        turn.cancel()
+        for how in ({"load": "t1"}, {"resume": "t1"}, {"fork": "t1"}):
+            async with peer.session(**how):
+                pass
+        assert [session async for session in peer.list_sessions(folder)] == []
+        await peer.read_session("t1")
+        await peer.rename_session("t1", "name")
+        await peer.archive_session("t1")
+        await peer.unarchive_session("t1")
+        await peer.delete_session("t1")
+        await peer.client.limits()
+    return wire
+
+
+def check(folder: Path, type_name: str, value: Any) -> None:
+    document = {"$ref": f"#/definitions/{type_name}", "definitions": definitions(folder)}
+    errors = jsonschema.Draft7Validator(document).iter_errors(value)
+    # Without the schema, which would fill the screen.
+    assert [(list(error.absolute_path), error.message[:200]) for error in errors] == []
+
+
+@aio
+async def test_what_the_client_sends_is_valid_by_the_stable_schema(
+    stable: Path, tmp_path: Path
+) -> None:
+    wire = await talk_about_everything(tmp_path)
+    calls = [message for message in wire.of("client") if "method" in message]
+    assert {message["method"] for message in calls} == calls_of_ours()
+    known = methods(stable, "ClientRequest")
+    for message in calls:
+        if "id" in message:
+            params = known[message["method"]]
+            check(stable, params, message["params"])
+            assert set(message["params"]) - properties(stable, params) == set(), message
+    asked = {
+        each["id"]: each["method"]
+        for each in wire.of("server")
+        if "method" in each and "id" in each
+    }
+    answers = [message for message in wire.of("client") if "method" not in message]
+    assert len(answers) == len(asked) == 7
+    for message in answers:
+        kind = methods(stable, "ServerRequest")[asked[message["id"]]]
+        check(stable, kind.removesuffix("Params") + "Response", message["result"])
+
+
+@aio
+async def test_what_the_scripted_server_sends_is_valid_by_the_schema(
+    schema: Path, tmp_path: Path
+) -> None:
+    wire = await talk_about_everything(tmp_path)
+    requests = {
+        each["id"]: each["method"]
+        for each in wire.of("client")
+        if "method" in each and "id" in each
+    }
+    for message in wire.of("server"):
+        if "method" in message:
+            kind = "ServerRequest" if "id" in message else "ServerNotification"
+            check(schema, methods(schema, kind)[message["method"]], message["params"])
+        else:
+            kind = methods(schema, "ClientRequest")[requests[message["id"]]]
+            response = kind.removesuffix("Params") + "Response"
+            check(schema, response, message["result"])
+    items_of_all_kinds = [step["send"] for step in item_steps()]
+    for message in items_of_all_kinds:
+        if not message["params"]["item"]["type"].startswith("novel"):
+            check(
+                schema, methods(schema, "ServerNotification")[message["method"]], message["params"]
+            )
