@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from dragoman.cli import prompt_options as options
-from dragoman.cli.command_module import CONTEXT, WithCommandLine, new_app, words_after_dashes
+from dragoman.cli.command_module import (
+    CONTEXT,
+    WithCommandLine,
+    new_app,
+    with_options,
+    words_after_dashes,
+)
 from dragoman.cli.output.terminal import put_data, put_err, put_out
+from dragoman.cli.prompt_options import ENV, PEER, TTL
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 
 if TYPE_CHECKING:
@@ -207,14 +213,8 @@ def reap_command(*, format: FormatOption = ListFormat.TEXT) -> None:
 
 
 @app.command("attach", cls=WithCommandLine, context_settings=CONTEXT)
-def attach_command(
-    context: typer.Context,
-    peer: options.Peer = None,
-    *,
-    cwd: CwdOption = None,
-    env: options.Env = None,
-    ttl: options.Ttl = None,
-) -> None:
+@with_options(PEER, ENV, TTL)
+def attach_command(context: typer.Context, *, cwd: CwdOption = None, **given: Any) -> None:
     """Speak ACP with a kept agent on stdin and stdout: for editors that start agents as programs.
 
     Whatever the agent itself speaks, this speaks ACP. The broker is started if there is none, and
@@ -231,7 +231,7 @@ def attach_command(
     from dragoman.cli.run_plan import RunOptions, plan_of
 
     command = words_after_dashes(context)
-    plan = plan_of(RunOptions(peer=peer, command=command, cwd=cwd, env=env or (), ttl=ttl))
+    plan = plan_of(RunOptions(command=command, cwd=cwd, **given))
     raise typer.Exit(asyncio.run(attach(plan)))
 
 

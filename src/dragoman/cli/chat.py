@@ -1,17 +1,25 @@
-"""`dragoman chat`: options, help, and the loop that reads a prompt and runs a turn.
+"""`dragoman chat`: help, and the loop that reads a prompt and runs a turn.
 
-Turns and interrupts are in `cli.prompt_session`, reading lines is in `command_loop`.
+Options are in `cli.prompt_options`, turns and interrupts in `cli.prompt_session`; `command_loop`
+reads lines.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dragoman.cli import prompt_options as options
-from dragoman.cli.command_module import CONTEXT, WithCommandLine, new_app, words_after_dashes
+from dragoman.cli.command_module import (
+    CONTEXT,
+    WithCommandLine,
+    new_app,
+    with_options,
+    words_after_dashes,
+)
 from dragoman.cli.output.terminal import put_err, put_out
+from dragoman.cli.prompt_options import COMMANDS
 from dragoman.errors import BrokerError, ConnectionLost, DragomanError, UsageError
 
 if TYPE_CHECKING:
@@ -40,31 +48,8 @@ app = new_app()
 
 
 @app.command(cls=WithCommandLine, help=HELP, context_settings=CONTEXT)
-def chat(
-    context: typer.Context,
-    peer: options.Peer = None,
-    cwd: options.Cwd = None,
-    format: options.OutputFormat = None,
-    json_strict: options.JsonStrict = False,
-    approve_all: options.ApproveAll = False,
-    approve_reads: options.ApproveReads = False,
-    deny_all: options.DenyAll = False,
-    allow_unenforced: options.AllowUnenforced = False,
-    model: options.Model = None,
-    mode: options.Mode = None,
-    timeout: options.Timeout = None,
-    mcp_config: options.McpConfig = None,
-    dialect: options.Dialect = None,
-    env: options.Env = None,
-    session: options.Session = None,
-    fresh: options.Fresh = False,
-    brief: options.Brief = False,
-    cold: options.Cold = False,
-    ttl: options.Ttl = None,
-    trace: options.Trace = None,
-    agent_stderr: options.AgentStderr = False,
-    verbose: options.Verbose = False,
-) -> None:
+@with_options(*COMMANDS["chat"])
+def chat(context: typer.Context, *, peer: str | None, trace: Path | None, **given: Any) -> None:
     command = words_after_dashes(context)
     if (peer is None) == (command is None):
         raise UsageError("name a peer, or give a command line after --, and not both")
@@ -73,33 +58,7 @@ def chat(
     from dragoman.cli.command_start import perform, prepare
     from dragoman.cli.run_plan import RunOptions
 
-    plan, show = prepare(
-        RunOptions(
-            peer=peer,
-            command=command,
-            cwd=cwd,
-            approve_all=approve_all,
-            approve_reads=approve_reads,
-            deny_all=deny_all,
-            allow_unenforced=allow_unenforced,
-            timeout=timeout,
-            model=model,
-            mode=mode,
-            mcp_config=mcp_config,
-            dialect=dialect,
-            env=env or (),
-            format=None if format is None else format.value,
-            json_strict=json_strict,
-            agent_stderr=agent_stderr,
-            verbose=verbose,
-            session=session,
-            fresh=fresh,
-            brief=brief,
-            cold=cold,
-            ttl=ttl,
-        ),
-        trace,
-    )
+    plan, show = prepare(RunOptions(peer=peer, command=command, **given), trace)
     live = CommandLoop()
     try:
         code = perform(live, lambda: converse(plan, live, show))

@@ -1,4 +1,4 @@
-"""Building blocks for command modules: `new_app`, `CONTEXT`, arguments after ``--``.
+"""Building blocks for command modules: `new_app`, `CONTEXT`, `with_options`, ``--``.
 
 Rules for a command module, so that only the command that runs is imported:
 
@@ -16,10 +16,16 @@ A new command gets a line in the table of `app`.
 
 from __future__ import annotations
 
-from typing import Any, Final
+import enum
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand
+
+from dragoman.cli.prompt_options import CommandOption
 
 HELP_NAMES: Final = ("-h", "--help")
 
@@ -44,6 +50,59 @@ def new_app(
 
 CONTEXT: Final[dict[str, Any]] = {"help_option_names": list(HELP_NAMES)}
 """For ``@app.command(context_settings=CONTEXT)``: ``-h`` works as well as ``--help``."""
+
+
+def with_options(*options: CommandOption) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the arguments and options of a table, after those that it declares itself.
+
+    ``@app.command()`` stands above it. The function is called with every value by its name.
+    """
+    names = {option.name for option in options}
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        @wraps(function)
+        def call(**values: Any) -> None:
+            for name in names:
+                # A choice is a member of an enumeration to typer, and a word to the function.
+                if isinstance(values[name], enum.Enum):
+                    values[name] = values[name].value
+            function(**values)
+
+        own = [
+            parameter.replace(kind=parameter.KEYWORD_ONLY)
+            for parameter in inspect.signature(function, eval_str=True).parameters.values()
+            if parameter.name not in names and parameter.kind is not parameter.VAR_KEYWORD
+        ]
+        # Typer reads the parameters of a command from its signature.
+        call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [*own, *map(_parameter, options)]
+        )
+        call.__annotations__ = {}
+        return call
+
+    return decorate
+
+
+def _parameter(option: CommandOption) -> inspect.Parameter:
+    """The option as a parameter that typer understands."""
+    info = (
+        typer.Argument(metavar=option.metavar, help=option.help, show_default=False)
+        if option.argument
+        else typer.Option(*option.words, metavar=option.metavar, help=option.help)
+    )
+    info.autocompletion = option.complete
+    kind: Any = option.kind
+    if option.choices:
+        make: Any = enum.StrEnum
+        kind = make(option.name, [(word.upper(), word) for word in option.choices])
+    elif option.repeat:
+        kind = list[kind]
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=option.initial,
+        annotation=Annotated[kind | None, info],
+    )
 
 
 class WithCommandLine(TyperCommand):

@@ -1,6 +1,7 @@
-"""`dragoman delegate`: options, help, and interrupts of a delegation.
+"""`dragoman delegate`: help, and interrupts of a delegation.
 
-Routing and fallback are in `delegation`, rendering is in `output.delegation_output`.
+Options are in `cli.prompt_options`, routing and fallback in `delegation`, rendering in
+`output.delegation_output`.
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dragoman.cli import prompt_options as options
-from dragoman.cli.command_module import CONTEXT, new_app
+from dragoman.cli.command_module import CONTEXT, new_app, with_options
+from dragoman.cli.prompt_options import COMMANDS
 from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
@@ -55,119 +56,41 @@ app = new_app()
 
 
 @app.command(help=HELP, context_settings=CONTEXT)
+@with_options(*COMMANDS["delegate"])
 def delegate(
-    role: options.Role = None,
-    prompt: Annotated[
-        str | None,
-        typer.Argument(metavar="PROMPT", help="The work; - is stdin.", show_default=False),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--file", "-f", metavar="FILE", help="Add what a file holds to the prompt; - is stdin."
-        ),
-    ] = None,
-    no_stdin: options.NoStdin = False,
-    agent: options.AgentFile = None,
-    peer: Annotated[
-        str | None,
-        typer.Option(
-            "--peer",
-            metavar="NAME",
-            help="Only this peer, whatever roles it claims.",
-            autocompletion=options.complete_peer,
-        ),
-    ] = None,
-    tier: options.Tier = None,
-    model: options.Model = None,
-    check: Annotated[
-        str | None,
-        typer.Option(
-            "--check", metavar="COMMAND", help="Run this in the workspace: 0 says that it is good."
-        ),
-    ] = None,
-    isolate: Annotated[
-        bool,
-        typer.Option("--isolate", help="Work in a git worktree of its own, which gives a patch."),
-    ] = False,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="With --isolate: apply the patch if it still fits.")
-    ] = False,
-    no_fallback: Annotated[
-        bool, typer.Option("--no-fallback", help="Ask only the first peer.")
-    ] = False,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Ask other peers, but neither the local model nor scout."),
-    ] = False,
-    cold: options.Cold = False,
-    cwd: options.Cwd = None,
-    approve_all: options.ApproveAll = False,
-    approve_reads: options.ApproveReads = False,
-    deny_all: options.DenyAll = False,
-    allow_unenforced: options.AllowUnenforced = False,
-    timeout: options.Timeout = None,
-    format: options.OutputFormat = None,
-    json_strict: options.JsonStrict = False,
-    verbose: options.Verbose = False,
+    *,
+    no_fallback: bool,
+    strict: bool,
+    cwd: Path | None,
+    format: str | None,
+    json_strict: bool,
+    verbose: bool,
+    **given: Any,
 ) -> None:
     if no_fallback and strict:
         raise UsageError("--no-fallback and --strict contradict each other: choose one")
-    if agent is not None and prompt is None and file is None:
-        role, prompt = None, role
 
     from dragoman.cli import error_messages
-    from dragoman.cli.argv_checks import workspace_of
     from dragoman.cli.command_start import log_for, shown_as
     from dragoman.cli.output.renderer import show_as
+    from dragoman.cli.run_plan import workspace_of
     from dragoman.runs.context import load_context
 
-    place = load_context(
-        workspace_of(cwd), flags={"format": None if format is None else format.value}
-    )
-    asked = shown_as(None if format is None else format.value, strict=json_strict)
+    place = load_context(workspace_of(cwd), flags={"format": format})
+    asked = shown_as(format, strict=json_strict)
     log_for(strict=json_strict, verbose=verbose)
     show = show_as(asked or place.config.settings.format, strict=json_strict, verbose=verbose)
     try:
         for problem in place.config.problems:
             # A rule or a limit that is left out would allow too much.
             raise problem
-        request = _request(
-            place,
-            role=role,
-            prompt=prompt,
-            file=file,
-            agent=agent,
-            peer=peer,
-            tier=tier,
-            model=model,
-            check=check,
-            isolate=isolate,
-            apply=apply,
-            fallback="none" if no_fallback else "peers" if strict else None,
-            cold=cold,
-            permissions=_permissions(approve_all, approve_reads, deny_all),
-            allow_unenforced=allow_unenforced,
-            timeout=timeout,
-            no_stdin=no_stdin,
-            on_wait=show.notice,
-        )
+        fallback = "none" if no_fallback else "peers" if strict else None
+        request = _request(place, fallback=fallback, on_wait=show.notice, **given)
         code = _run(request, place, show)
     except DragomanError as error:
         show.failed(error)
         raise typer.Exit(error_messages.exit_code(error)) from None
     raise typer.Exit(code)
-
-
-def _permissions(approve_all: bool, approve_reads: bool, deny_all: bool) -> str | None:
-    from dragoman.cli.permission_flags import policy_of
-
-    if not (approve_all or approve_reads or deny_all):
-        return None
-    chosen = policy_of(
-        approve_all=approve_all, approve_reads=approve_reads, deny_all=deny_all, interactive=True
-    )
-    return str(chosen.value)
 
 
 def _request(
@@ -179,16 +102,22 @@ def _request(
     agent: Path | None,
     peer: str | None,
     no_stdin: bool,
+    approve_all: bool,
+    approve_reads: bool,
+    deny_all: bool,
     timeout: float | None,
     on_wait: Callable[[str], object],
-    **more: object,
+    **more: Any,
 ) -> DelegationRequest:
     from dragoman.cli import prompt as cli_prompt
     from dragoman.cli import read_input
+    from dragoman.cli.permission_flags import permissions_of
     from dragoman.delegation import DelegationRequest, read_agent
 
     if timeout is not None and not timeout > 0:
         raise UsageError("--timeout is a number of seconds greater than 0")
+    if agent is not None and prompt is None and file is None:
+        role, prompt = None, role
     began_at = time.monotonic()
     text = cli_prompt.read_prompt(prompt, file, no_stdin=no_stdin, timeout=timeout, on_wait=on_wait)
     timeout = read_input.remaining(timeout, time.monotonic() - began_at)
@@ -211,12 +140,15 @@ def _request(
         prompt=text,
         workspace=place.cwd,
         peer=peer,
+        permissions=permissions_of(
+            approve_all=approve_all, approve_reads=approve_reads, deny_all=deny_all
+        ),
         timeout=timeout,
         files=files,
         attach=lambda workspace, can: [
             cli_prompt.content_of(path, can) for path in cli_prompt.mentioned(typed, workspace)
         ],
-        **more,  # type: ignore[arg-type]
+        **more,
     )
 
 

@@ -1,19 +1,19 @@
 """`dragoman explain`: show which peers routing would choose for a role, and why it rejects others.
 
-`delegation.routing` decides. Nothing is started or written.
+Options are in `cli.prompt_options`. `delegation.routing` decides. Nothing is started or written.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Final
+from pathlib import Path
+from typing import Final
 
 import typer
 
-from dragoman.cli import prompt_options as options
-from dragoman.cli.command_module import CONTEXT, new_app
+from dragoman.cli.command_module import CONTEXT, new_app, with_options
 from dragoman.cli.output.terminal import put_data
-from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
+from dragoman.cli.prompt_options import COMMANDS
 from dragoman.errors import UsageError
 
 HELP: Final = """
@@ -34,38 +34,30 @@ app: Final = new_app()
 
 
 @app.command(help=HELP, context_settings=CONTEXT)
+@with_options(*COMMANDS["explain"])
 def explain(
-    role: options.Role = None,
     *,
-    agent: options.AgentFile = None,
-    peer: Annotated[
-        str | None,
-        typer.Option(
-            "--peer",
-            metavar="NAME",
-            help="As if this peer was asked for.",
-            autocompletion=options.complete_peer,
-        ),
-    ] = None,
-    tier: options.Tier = None,
-    model: options.Model = None,
-    prompt: Annotated[
-        str, typer.Option("--prompt", metavar="TEXT", help="The work, of which the size counts.")
-    ] = "",
-    format: FormatOption = ListFormat.TEXT,
-    cwd: CwdOption = None,
+    role: str | None,
+    agent: Path | None,
+    peer: str | None,
+    tier: str | None,
+    model: str | None,
+    prompt: str,
+    format: str,
+    cwd: Path | None,
 ) -> None:
     import msgspec
 
     from dragoman.cli.exit_codes import ExitCode
     from dragoman.cli.output.escape import neutral
     from dragoman.cli.output.jsonl import write_json
+    from dragoman.cli.run_plan import workspace_of
     from dragoman.delegation.candidates import decide_for
     from dragoman.delegation.request import DelegationRequest, read_agent
     from dragoman.delegation.routing import explain as lines_of
     from dragoman.runs.context import load_context
 
-    place = load_context(cwd)
+    place = load_context(workspace_of(cwd))
     for problem in place.config.problems:
         raise problem
     if agent is not None:
@@ -84,9 +76,9 @@ def explain(
         model=model,
     )
     decision = decide_for(request, place)
-    if format is ListFormat.JSON:
+    if format == "json":
         write_json({"type": "Decision", **msgspec.to_builtins(decision)})
-    elif format is ListFormat.QUIET:
+    elif format == "quiet":
         put_data(sys.stdout, *(f"{candidate.peer}\n" for candidate in decision.candidates))
     else:
         put_data(sys.stdout, *(neutral(line) + "\n" for line in lines_of(decision)))

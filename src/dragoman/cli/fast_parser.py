@@ -1,73 +1,26 @@
 """Parse plain `dragoman run` command lines without importing typer.
 
 Importing typer takes an eighth of a warm run. Help, mistakes and unusual spellings return None and
-are left to typer, which declares the same options in `cli.run`. `cli.run_prompt` executes the
-result.
+are left to typer, which is given the same table of options (`cli.prompt_options`).
+`cli.run_prompt` executes the result.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from dragoman.cli.argv_checks import checked
+from dragoman.cli.prompt_options import COMMANDS, CommandOption
 
 COMPLETING: Final = "_DRAGOMAN_COMPLETE"
 """Set by a shell that wants to know which words are possible."""
 
-FORMATS: Final = ("text", "json", "quiet")
+ARGUMENTS: Final = tuple(option for option in COMMANDS["run"] if option.argument)
 
-PLACES: Final = ("peer", "prompt")
-"""What the words that are no options stand for, in their order."""
-
-FLAGS: Final[Mapping[str, str]] = {
-    "--json-strict": "json_strict",
-    "--approve-all": "approve_all",
-    "--approve-reads": "approve_reads",
-    "--deny-all": "deny_all",
-    "--allow-unenforced": "allow_unenforced",
-    "--fresh": "fresh",
-    "--brief": "brief",
-    "--no-wait": "no_wait",
-    "--no-stdin": "no_stdin",
-    "--cold": "cold",
-    "--agent-stderr": "agent_stderr",
-    "--verbose": "verbose",
-    "-v": "verbose",
+OPTIONS: Final[Mapping[str, CommandOption]] = {
+    word: option for option in COMMANDS["run"] if not option.argument for word in option.words
 }
-
-
-def _format(word: str) -> str:
-    if word not in FORMATS:
-        raise ValueError(word)
-    return word
-
-
-OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
-    "--file": ("file", Path),
-    "-f": ("file", Path),
-    "--image": ("image", Path),
-    "--cwd": ("cwd", Path),
-    "--format": ("format", _format),
-    "--model": ("model", str),
-    "-m": ("model", str),
-    "--mode": ("mode", str),
-    "--role": ("role", str),
-    "--timeout": ("timeout", float),
-    "--mcp-config": ("mcp_config", Path),
-    "--dialect": ("dialect", str),
-    "--env": ("env", str),
-    "--session": ("session", str),
-    "-s": ("session", str),
-    "--ttl": ("ttl", str),
-    "--trace": ("trace", Path),
-}
-"""Every option with a value: the name of the value, and what makes it of its word."""
-
-REPEATED: Final = frozenset({"image", "env"})
-"""Options that count as often as they are given; of any other the last one counts."""
 
 
 def read(words: Sequence[str]) -> dict[str, Any] | None:
@@ -76,58 +29,50 @@ def read(words: Sequence[str]) -> dict[str, Any] | None:
     if not words or words[0] != "run" or os.name == "nt" or COMPLETING in os.environ:
         return None
     words = words[1:]
-    given: dict[str, Any] = {"command": None}
+    given: dict[str, Any] = {option.name: option.initial for option in COMMANDS["run"]}
+    given["command"] = None
     if "--" in words:
         at = words.index("--")
         given["command"] = tuple(words[at + 1 :])
         words = words[:at]
-    places = iter(PLACES)
+    arguments = iter(ARGUMENTS)
     rest = iter(words)
-    for word in rest:
-        if not _is_option(word):
-            place = next(places, None)
-            if place is None or not _is_text(word):
-                return None
-            given[place] = word
-        elif word in FLAGS:
-            given[FLAGS[word]] = True
-        elif not _take(word, rest, given):
-            return None
+    try:
+        for word in rest:
+            if _is_option(word):
+                option, value = _with_value(word, rest)
+            else:
+                option, value = next(arguments), word
+            _put(given, option, value)
+    except (LookupError, StopIteration, ValueError):
+        return None
     return given
 
 
-def _take(word: str, rest: Any, given: dict[str, Any]) -> bool:
-    """Read an option with its value, which may be the next word; whether that could be done."""
-    value: str | None
-    if word in OPTIONS:
-        value = next(rest, None)
-        if value is None or _is_option(value):
-            return False
-    else:
+def _with_value(word: str, rest: Iterator[str]) -> tuple[CommandOption, str]:
+    """An option and its value, which may be the next word. Raises an exception if there is no such
+    option or no value."""
+    if word not in OPTIONS:
         word, equals, value = word.partition("=")
-        if not equals or not word.startswith("--") or word not in OPTIONS:
-            return False
-    name, make = OPTIONS[word]
-    try:
-        made = checked(make(value), value)
-    except ValueError:
-        return False
-    if name in REPEATED:
-        given.setdefault(name, []).append(made)
+        if not equals or not word.startswith("--") or OPTIONS[word].kind is bool:
+            raise LookupError(word)
+        return OPTIONS[word], value
+    option = OPTIONS[word]
+    value = "" if option.kind is bool else next(rest)
+    if _is_option(value):
+        raise ValueError(value)
+    return option, value
+
+
+def _put(given: dict[str, Any], option: CommandOption, word: str) -> None:
+    """Store the value of an option. Raises `ValueError` if the word does not make one."""
+    value = True if option.kind is bool else option.value(word)
+    if option.repeat:
+        given[option.name].append(value)
     else:
-        given[name] = made
-    return True
+        given[option.name] = value
 
 
 def _is_option(word: str) -> bool:
     """Whether it looks like one; a dash alone is stdin."""
     return word.startswith("-") and word != "-"
-
-
-def _is_text(word: str) -> bool:
-    """Whether it came in as UTF-8."""
-    try:
-        checked(word, word)
-    except ValueError:
-        return False
-    return True

@@ -24,6 +24,7 @@ from dragoman.client.permissions import (
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
+    from dragoman.config.schema import Permissions
     from dragoman.policy import Approver, PolicySettings
     from dragoman.policy import Policy as RulesPolicy
 
@@ -59,6 +60,16 @@ def policy_of(
         return chosen[0]
     policy = ApprovalMode(default) if default else ApprovalMode.ASK
     return ApprovalMode.APPROVE_READS if policy is ApprovalMode.ASK and not interactive else policy
+
+
+def permissions_of(*, approve_all: bool, approve_reads: bool, deny_all: bool) -> Permissions | None:
+    """What the flags say; None without one."""
+    if not (approve_all or approve_reads or deny_all):
+        return None
+    chosen: Permissions = policy_of(
+        approve_all=approve_all, approve_reads=approve_reads, deny_all=deny_all, interactive=False
+    ).value
+    return chosen
 
 
 def permit_of(

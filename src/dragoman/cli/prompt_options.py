@@ -1,18 +1,81 @@
-"""Typer options shared by the commands that prompt agents, with their help texts.
+"""The option table of `run`, `chat`, `delegate` and `explain`; shell completion; value checks.
 
-What an option does is in `run_plan`, `cli.prompt` and `cli.permission_flags`. Options of the
-other commands are in `cli.shared_options`.
+Both parsers are made from `COMMANDS`: typer's by `command_module.with_options`, the one for plain
+`run` lines by `cli.fast_parser`. So this module must import neither typer nor msgspec. What an
+option does is in `run_plan`, `cli.prompt` and `cli.permission_flags`. Options of the other commands
+are in `cli.shared_options`.
 """
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Any, Final, NamedTuple
 
-import typer
+FORMATS: Final = ("text", "json", "quiet")
 
-from dragoman.cli.shared_options import ListFormat
+MAX_NUMBER: Final = 10**18
+"""Whole numbers below it fit into every library that gets them: the database has 64 bits."""
+
+
+class CommandOption(NamedTuple):
+    """An option, or an argument, of a command."""
+
+    name: str
+    """The name of the value; with dashes, that of the option."""
+    help: str
+    kind: type[Any] = bool
+    """What makes the value from a word. An option of kind bool is a flag, without a value."""
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    """The only words that are allowed; any if empty."""
+    short: str = ""
+    default: Any = None
+    repeat: bool = False
+    """Whether every occurrence counts. Otherwise the last one does."""
+    argument: bool = False
+    """Whether it is given by its place in the command line instead of a name."""
+    complete: Callable[[str], list[str]] | None = None
+    """Lists the values that begin like a word, for the shell."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """How the option is written."""
+        long = "--" + self.name.replace("_", "-")
+        return (long, self.short) if self.short else (long,)
+
+    @property
+    def initial(self) -> Any:
+        """The value of an option that is not given."""
+        if self.repeat:
+            return []
+        return False if self.kind is bool else self.default
+
+    def value(self, word: str) -> Any:
+        """The value that a word makes. Raises `ValueError` if it makes none."""
+        if self.choices and word not in self.choices:
+            raise ValueError(word)
+        return checked(self.kind(word), word)
+
+
+def checked(value: Any, word: object) -> Any:
+    """The value that was made of a word. Raises `ValueError` if no command can use it.
+
+    Text has to be UTF-8, as messages and the database are; paths may be any bytes but not empty.
+    """
+    if isinstance(value, Path):
+        if word == "":
+            raise ValueError("an empty path")
+    elif isinstance(value, str):
+        value.encode()
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError("not a finite number")
+    elif isinstance(value, int) and not -MAX_NUMBER < value < MAX_NUMBER:
+        raise ValueError("too large a number")
+    return value
 
 
 def complete_peer(incomplete: str) -> list[str]:
@@ -34,157 +97,231 @@ def complete_variable(incomplete: str) -> list[str]:
     return sorted(name for name in os.environ if name.startswith(incomplete))
 
 
-Peer: TypeAlias = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="PEER",
-        help="The name of an agent, or its address: unix:/path, ws://, wss://.",
-        show_default=False,
-        autocompletion=complete_peer,
+PEER: Final = CommandOption(
+    "peer",
+    "The name of an agent, or its address: unix:/path, ws://, wss://.",
+    kind=str,
+    metavar="PEER",
+    argument=True,
+    complete=complete_peer,
+)
+ROLE: Final = CommandOption("role", "The kind of work.", kind=str, metavar="ROLE", argument=True)
+FILE: Final = CommandOption(
+    "file",
+    "Add what a file holds to the prompt; - is stdin.",
+    kind=Path,
+    metavar="FILE",
+    short="-f",
+)
+NO_STDIN: Final = CommandOption(
+    "no_stdin", "Do not read stdin. What is piped there belongs to the prompt otherwise."
+)
+CWD: Final = CommandOption(
+    "cwd", "The agent's workspace; this folder if not given.", kind=Path, metavar="FOLDER"
+)
+FORMAT: Final = CommandOption(
+    "format",
+    "text for people, json for programs, quiet for the answer only.",
+    kind=str,
+    choices=FORMATS,
+)
+JSON_STRICT: Final = CommandOption(
+    "json_strict", "Lines of JSON on stdout, and nothing at all on stderr."
+)
+APPROVALS: Final = (
+    CommandOption("approve_all", "Allow whatever the agent asks for."),
+    CommandOption(
+        "approve_reads",
+        "Allow what only reads, deny the rest. The default where nobody can be asked.",
     ),
-]
-Cwd: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--cwd", metavar="FOLDER", help="The agent's workspace; this folder if not given."
-    ),
-]
-ApproveAll: TypeAlias = Annotated[
-    bool, typer.Option("--approve-all", help="Allow whatever the agent asks for.")
-]
-ApproveReads: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--approve-reads",
-        help="Allow what only reads, deny the rest. The default where nobody can be asked.",
-    ),
-]
-DenyAll: TypeAlias = Annotated[bool, typer.Option("--deny-all", help="Deny every permission.")]
-AllowUnenforced: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--allow-unenforced",
-        help="Run an agent that does not ask for permission although the policy restricts it.",
-    ),
-]
-Model: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--model", "-m", metavar="NAME", help="The model to use; an unknown one is an error."
-    ),
-]
-Mode: TypeAlias = Annotated[
-    str | None, typer.Option("--mode", metavar="NAME", help="The agent's mode to work in.")
-]
-WorkRole: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--role",
-        metavar="ROLE",
-        help="The kind of work: one of the peer's roles. The first one of its adapter's if it has"
-        " an adapter, none if not.",
-    ),
-]
-Timeout: TypeAlias = Annotated[
-    float | None,
-    typer.Option("--timeout", metavar="SECONDS", help="How long a turn may take at most."),
-]
-McpConfig: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--mcp-config",
-        metavar="FILE",
-        help='MCP servers for the agent, as JSON: {"mcpServers": {NAME: {"command": ...}}}.',
-    ),
-]
-Dialect: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--dialect", metavar="NAME", help="What the agent speaks, where that is not found out."
-    ),
-]
-Env: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--env",
+    CommandOption("deny_all", "Deny every permission."),
+)
+ALLOW_UNENFORCED: Final = CommandOption(
+    "allow_unenforced",
+    "Run an agent that does not ask for permission although the policy restricts it.",
+)
+MODEL: Final = CommandOption(
+    "model",
+    "The model to use; an unknown one is an error.",
+    kind=str,
+    metavar="NAME",
+    short="-m",
+)
+MODE: Final = CommandOption("mode", "The agent's mode to work in.", kind=str, metavar="NAME")
+TIMEOUT: Final = CommandOption(
+    "timeout", "How long a turn may take at most.", kind=float, metavar="SECONDS"
+)
+MCP_CONFIG: Final = CommandOption(
+    "mcp_config",
+    'MCP servers for the agent, as JSON: {"mcpServers": {NAME: {"command": ...}}}.',
+    kind=Path,
+    metavar="FILE",
+)
+DIALECT: Final = CommandOption(
+    "dialect", "What the agent speaks, where that is not found out.", kind=str, metavar="NAME"
+)
+ENV: Final = CommandOption(
+    "env",
+    "A variable that the agent may see, besides the usual ones. May be repeated.",
+    kind=str,
+    metavar="NAME",
+    repeat=True,
+    complete=complete_variable,
+)
+SESSION: Final = (
+    CommandOption(
+        "session",
+        "Go on with the session of this name in this project, or begin it.",
+        kind=str,
         metavar="NAME",
-        help="A variable that the agent may see, besides the usual ones. May be repeated.",
-        autocompletion=complete_variable,
+        short="-s",
     ),
-]
-Trace: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--trace", metavar="FILE", help="Write every message to a file, with secrets masked."
+    CommandOption(
+        "fresh", "With -s: begin a new session where the agent has forgotten the old one."
     ),
-]
-OutputFormat: TypeAlias = Annotated[
-    ListFormat | None,
-    typer.Option("--format", help="text for people, json for programs, quiet for the answer only."),
-]
-JsonStrict: TypeAlias = Annotated[
-    bool,
-    typer.Option("--json-strict", help="Lines of JSON on stdout, and nothing at all on stderr."),
-]
-Verbose: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--verbose",
-        "-v",
-        help="Show everything, the agent's stderr included, and what dragoman itself does.",
+    CommandOption(
+        "brief", "As --fresh, and the new session is told in short what was said in the old one."
     ),
-]
-AgentStderr: TypeAlias = Annotated[
-    bool, typer.Option("--agent-stderr", help="Show what the agent writes to its stderr.")
-]
-Session: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--session",
-        "-s",
-        metavar="NAME",
-        help="Go on with the session of this name in this project, or begin it.",
+)
+COLD: Final = CommandOption("cold", "Start an agent for this command alone, without a broker.")
+TTL: Final = CommandOption(
+    "ttl",
+    "How long the agent is kept for the next command: 90s, 30m, 2h; 30m if not given.",
+    kind=str,
+    metavar="AGE",
+)
+TRACE: Final = CommandOption(
+    "trace", "Write every message to a file, with secrets masked.", kind=Path, metavar="FILE"
+)
+AGENT_STDERR: Final = CommandOption("agent_stderr", "Show what the agent writes to its stderr.")
+VERBOSE: Final = CommandOption(
+    "verbose",
+    "Show everything, the agent's stderr included, and what dragoman itself does.",
+    short="-v",
+)
+AGENT: Final = CommandOption(
+    "agent", "An agent file that says who does its work.", kind=Path, metavar="FILE"
+)
+TIER: Final = CommandOption("tier", "fast, standard or strong.", kind=str, metavar="TIER")
+
+COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
+    "run": (
+        PEER,
+        CommandOption(
+            "prompt", "What it is asked for; - is stdin.", kind=str, metavar="PROMPT", argument=True
+        ),
+        FILE,
+        CommandOption(
+            "image",
+            "Send an image along. May be repeated.",
+            kind=Path,
+            metavar="FILE",
+            repeat=True,
+        ),
+        NO_STDIN,
+        CWD,
+        FORMAT,
+        JSON_STRICT,
+        *APPROVALS,
+        ALLOW_UNENFORCED,
+        MODEL,
+        MODE,
+        CommandOption(
+            "role",
+            "The kind of work: one of the peer's roles. The first one of its adapter's if it has"
+            " an adapter, none if not.",
+            kind=str,
+            metavar="ROLE",
+        ),
+        TIMEOUT,
+        MCP_CONFIG,
+        DIALECT,
+        ENV,
+        *SESSION,
+        CommandOption("no_wait", "Print the id of the job and leave; the agent goes on with it."),
+        COLD,
+        TTL,
+        TRACE,
+        AGENT_STDERR,
+        VERBOSE,
     ),
-]
-Fresh: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--fresh",
-        help="With -s: begin a new session where the agent has forgotten the old one.",
+    "chat": (
+        PEER,
+        CWD,
+        FORMAT,
+        JSON_STRICT,
+        *APPROVALS,
+        ALLOW_UNENFORCED,
+        MODEL,
+        MODE,
+        TIMEOUT,
+        MCP_CONFIG,
+        DIALECT,
+        ENV,
+        *SESSION,
+        COLD,
+        TTL,
+        TRACE,
+        AGENT_STDERR,
+        VERBOSE,
     ),
-]
-Brief: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--brief",
-        help="As --fresh, and the new session is told in short what was said in the old one.",
+    "delegate": (
+        ROLE,
+        CommandOption("prompt", "The work; - is stdin.", kind=str, metavar="PROMPT", argument=True),
+        FILE,
+        NO_STDIN,
+        AGENT,
+        CommandOption(
+            "peer",
+            "Only this peer, whatever roles it claims.",
+            kind=str,
+            metavar="NAME",
+            complete=complete_peer,
+        ),
+        TIER,
+        MODEL,
+        CommandOption(
+            "check",
+            "Run this in the workspace: 0 says that it is good.",
+            kind=str,
+            metavar="COMMAND",
+        ),
+        CommandOption("isolate", "Work in a git worktree of its own, which gives a patch."),
+        CommandOption("apply", "With --isolate: apply the patch if it still fits."),
+        CommandOption("no_fallback", "Ask only the first peer."),
+        CommandOption("strict", "Ask other peers, but neither the local model nor scout."),
+        COLD,
+        CWD,
+        *APPROVALS,
+        ALLOW_UNENFORCED,
+        TIMEOUT,
+        FORMAT,
+        JSON_STRICT,
+        VERBOSE,
     ),
-]
-Cold: TypeAlias = Annotated[
-    bool,
-    typer.Option("--cold", help="Start an agent for this command alone, without a broker."),
-]
-Ttl: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--ttl",
-        metavar="AGE",
-        help="How long the agent is kept for the next command: 90s, 30m, 2h; 30m if not given.",
+    "explain": (
+        ROLE,
+        AGENT,
+        CommandOption(
+            "peer",
+            "As if this peer was asked for.",
+            kind=str,
+            metavar="NAME",
+            complete=complete_peer,
+        ),
+        TIER,
+        MODEL,
+        CommandOption(
+            "prompt", "The work, of which the size counts.", kind=str, metavar="TEXT", default=""
+        ),
+        CommandOption(
+            "format",
+            "text for people, json for programs: one object a line.",
+            kind=str,
+            choices=FORMATS,
+            default="text",
+        ),
+        CWD,
     ),
-]
-NoStdin: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--no-stdin", help="Do not read stdin. What is piped there belongs to the prompt otherwise."
-    ),
-]
-Role: TypeAlias = Annotated[
-    str | None, typer.Argument(metavar="ROLE", help="The kind of work.", show_default=False)
-]
-AgentFile: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--agent", metavar="FILE", help="An agent file that says who does its work."),
-]
-Tier: TypeAlias = Annotated[
-    str | None, typer.Option("--tier", metavar="TIER", help="fast, standard or strong.")
-]
+}
+"""The arguments and options of each command, in the order of its help."""

@@ -1,18 +1,23 @@
-"""`dragoman run`: options and help of the command that sends one prompt.
+"""`dragoman run`: the help of the command that sends one prompt.
 
-A new option is added here and in `cli.fast_parser`, which parses plain command lines without typer.
+Its options are in `cli.prompt_options`. `cli.fast_parser` parses plain command lines without typer.
 `cli.run_prompt` executes the command.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
 
-from dragoman.cli import prompt_options as options
-from dragoman.cli.command_module import CONTEXT, WithCommandLine, new_app, words_after_dashes
+from dragoman.cli.command_module import (
+    CONTEXT,
+    WithCommandLine,
+    new_app,
+    with_options,
+    words_after_dashes,
+)
+from dragoman.cli.prompt_options import COMMANDS
 
 HELP = """
 Ask an agent for one thing and watch it work.
@@ -63,86 +68,8 @@ app = new_app()
 
 
 @app.command(cls=WithCommandLine, help=HELP, context_settings=CONTEXT)
-def run(
-    context: typer.Context,
-    peer: options.Peer = None,
-    prompt: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PROMPT", help="What it is asked for; - is stdin.", show_default=False
-        ),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--file", "-f", metavar="FILE", help="Add what a file holds to the prompt; - is stdin."
-        ),
-    ] = None,
-    image: Annotated[
-        list[Path] | None,
-        typer.Option("--image", metavar="FILE", help="Send an image along. May be repeated."),
-    ] = None,
-    no_stdin: options.NoStdin = False,
-    cwd: options.Cwd = None,
-    format: options.OutputFormat = None,
-    json_strict: options.JsonStrict = False,
-    approve_all: options.ApproveAll = False,
-    approve_reads: options.ApproveReads = False,
-    deny_all: options.DenyAll = False,
-    allow_unenforced: options.AllowUnenforced = False,
-    model: options.Model = None,
-    mode: options.Mode = None,
-    role: options.WorkRole = None,
-    timeout: options.Timeout = None,
-    mcp_config: options.McpConfig = None,
-    dialect: options.Dialect = None,
-    env: options.Env = None,
-    session: options.Session = None,
-    fresh: options.Fresh = False,
-    brief: options.Brief = False,
-    no_wait: Annotated[
-        bool,
-        typer.Option(
-            "--no-wait", help="Print the id of the job and leave; the agent goes on with it."
-        ),
-    ] = False,
-    cold: options.Cold = False,
-    ttl: options.Ttl = None,
-    trace: options.Trace = None,
-    agent_stderr: options.AgentStderr = False,
-    verbose: options.Verbose = False,
-) -> None:
+@with_options(*COMMANDS["run"])
+def run(context: typer.Context, **given: Any) -> None:
     from dragoman.cli import run_prompt
 
-    code = run_prompt.run(
-        command=words_after_dashes(context),
-        peer=peer,
-        prompt=prompt,
-        file=file,
-        image=image,
-        no_stdin=no_stdin,
-        cwd=cwd,
-        format=None if format is None else format.value,
-        json_strict=json_strict,
-        approve_all=approve_all,
-        approve_reads=approve_reads,
-        deny_all=deny_all,
-        allow_unenforced=allow_unenforced,
-        model=model,
-        mode=mode,
-        role=role,
-        timeout=timeout,
-        mcp_config=mcp_config,
-        dialect=dialect,
-        env=env,
-        session=session,
-        fresh=fresh,
-        brief=brief,
-        no_wait=no_wait,
-        cold=cold,
-        ttl=ttl,
-        trace=trace,
-        agent_stderr=agent_stderr,
-        verbose=verbose,
-    )
-    raise typer.Exit(code)
+    raise typer.Exit(run_prompt.run(command=words_after_dashes(context), **given))

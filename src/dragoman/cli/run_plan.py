@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field, structs
 
-from dragoman.cli.argv_checks import workspace_of
 from dragoman.cli.output.terminal import is_interactive
 from dragoman.cli.permission_flags import ApprovalMode, policy_of, whole_policy
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConfigInvalid, UnknownPeer, UsageError
+from dragoman.errors.base import shown
 
 if TYPE_CHECKING:
     from dragoman.catalogue import Catalogue
@@ -120,6 +120,25 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     def whole_policy(self) -> RulesPolicy:
         """What counts, with rules and ceilings."""
         return whole_policy(self.policy, self.rules, self.ceilings)
+
+
+def workspace_of(cwd: Path | None) -> Path:
+    """The folder that a command works in. Raises `UsageError` if it cannot be one."""
+    path = (cwd or Path.cwd()).absolute()
+    # Unlike `Path.is_dir`, it takes names that are too long for what they are.
+    if not os.path.isdir(path):
+        raise UsageError(f"{_short(path)} is no folder, and --cwd has to be one")
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"the path of the workspace is not UTF-8 text, and an agent has to be told it: {path}"
+        ) from None
+    return path
+
+
+def _short(path: Path) -> str:
+    return str(path) if len(str(path)) <= 200 else shown(str(path))
 
 
 def plan_of(options: RunOptions) -> RunPlan:

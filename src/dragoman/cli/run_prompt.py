@@ -22,18 +22,17 @@ if TYPE_CHECKING:
 def run(
     *,
     command: tuple[str, ...] | None,
-    peer: str | None = None,
-    prompt: str | None = None,
-    file: Path | None = None,
-    image: Sequence[Path] | None = None,
-    no_stdin: bool = False,
-    timeout: float | None = None,
-    trace: Path | None = None,
-    env: Sequence[str] | None = None,
-    role: str | None = None,
-    **wished: Any,
+    peer: str | None,
+    prompt: str | None,
+    file: Path | None,
+    image: Sequence[Path],
+    no_stdin: bool,
+    timeout: float | None,
+    trace: Path | None,
+    role: str | None,
+    **given: Any,
 ) -> int:
-    """Run one turn; its exit code. What is `wished` is in `options.RunOptions`."""
+    """Run one turn; its exit code. The other options are those of `run_plan.RunOptions`."""
     if command is not None:
         if prompt is not None:
             raise UsageError(f"choose one: the peer {peer!r}, or the command after --")
@@ -46,9 +45,7 @@ def run(
     from dragoman.cli.read_input import remaining
     from dragoman.cli.run_plan import RunOptions, within
 
-    options = RunOptions(
-        peer=peer, command=command, env=env or (), timeout=timeout, role=role, **wished
-    )
+    options = RunOptions(peer=peer, command=command, timeout=timeout, role=role, **given)
     plan, show = prepare(options, trace)
     try:
         adapted = command is None and plan.way.has_adapter
@@ -59,7 +56,7 @@ def run(
         adapter = None
         if adapted:
             plan, adapter = _with_adapter(plan, role)
-        return _run(plan, show, prompt, before + text, image or (), adapter)
+        return _run(plan, show, prompt, before + text, image, adapter)
     except DragomanError as error:
         from dragoman.cli import error_messages
 

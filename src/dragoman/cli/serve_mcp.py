@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from dragoman.cli import prompt_options
-from dragoman.cli.command_module import CONTEXT, new_app
+from dragoman.cli.command_module import CONTEXT, new_app, with_options
 from dragoman.cli.output.terminal import put_err
+from dragoman.cli.prompt_options import APPROVALS
 from dragoman.cli.shared_options import CwdOption
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.cli.command_loop import CommandLoop
-    from dragoman.config.schema import Permissions
     from dragoman.mcp_server.tool_handlers import ToolHandlers
 
 HELP: Final = """
@@ -49,6 +48,7 @@ MAX_PORT: Final = 65535
 
 
 @app.command(help=HELP, context_settings=CONTEXT)
+@with_options(*APPROVALS)
 def mcp(
     http: Annotated[
         int | None,
@@ -73,9 +73,7 @@ def mcp(
         ),
     ] = None,
     cwd: CwdOption = None,
-    approve_all: prompt_options.ApproveAll = False,
-    approve_reads: prompt_options.ApproveReads = False,
-    deny_all: prompt_options.DenyAll = False,
+    **approvals: bool,
 ) -> None:
     if http is not None and not 0 <= http <= MAX_PORT:
         raise UsageError(f"--http is a port from 0 to {MAX_PORT}")
@@ -85,10 +83,11 @@ def mcp(
     if find_spec("mcp") is None:
         raise UsageError("the MCP SDK is missing: install it with pip install 'dragoman[mcp]'")
     from dragoman.cli.command_loop import CommandLoop
+    from dragoman.cli.permission_flags import permissions_of
 
     here = cwd or Path.cwd()
     roots = [folder.absolute() for folder in root or ()]
-    permissions = _wished(approve_all, approve_reads, deny_all)
+    permissions = permissions_of(**approvals)
 
     def make() -> ToolHandlers:
         try:
@@ -132,17 +131,3 @@ async def _serve(
     if not live.interrupts:
         return ExitCode.OK
     return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
-
-
-def _wished(approve_all: bool, approve_reads: bool, deny_all: bool) -> Permissions | None:
-    from dragoman.cli.permission_flags import policy_of
-
-    if not (approve_all or approve_reads or deny_all):
-        return None
-    wished: Permissions = policy_of(
-        approve_all=approve_all,
-        approve_reads=approve_reads,
-        deny_all=deny_all,
-        interactive=False,
-    ).value
-    return wished

@@ -13,7 +13,7 @@ from typing import Any, Final, Union, get_args, get_origin
 
 import typer
 
-from dragoman.cli.argv_checks import checked
+from dragoman.cli.prompt_options import checked
 from dragoman.errors.base import shown
 
 SIMPLE: Final = (str, int, float, bool, Path)

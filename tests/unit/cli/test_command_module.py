@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import typer
 
-from dragoman.cli.command_module import CONTEXT, WithCommandLine, new_app, words_after_dashes
+from dragoman.cli.command_module import (
+    CONTEXT,
+    WithCommandLine,
+    new_app,
+    with_options,
+    words_after_dashes,
+)
+from dragoman.cli.prompt_options import FORMATS, CommandOption
 
 
 def heard(*argv: str) -> tuple[str | None, bool, tuple[str, ...] | None]:
@@ -46,3 +53,29 @@ def test_usage_shows_that_a_command_line_may_follow(capsys: pytest.CaptureFixtur
     typer.main.get_command(app).main(["-h"], prog_name="x", standalone_mode=False)
     usage, *_ = capsys.readouterr().out.splitlines()
     assert usage.startswith("Usage: x [OPTIONS] ") and usage.endswith(" [-- CMD...]")
+
+
+def test_options_of_a_table_are_added_to_those_of_the_function() -> None:
+    app = new_app()
+    got: list[dict[str, Any]] = []
+
+    @app.command(context_settings=CONTEXT)
+    @with_options(
+        CommandOption("name", "Who.", kind=str, argument=True),
+        CommandOption("loud", "Shout.", short="-l"),
+        CommandOption("as_format", "How.", kind=str, choices=FORMATS, default="text"),
+        CommandOption("number", "How many.", kind=float, repeat=True),
+    )
+    def listen(*, own: Annotated[str, typer.Option("--own")] = "mine", **given: Any) -> None:
+        got.append({"own": own, **given})
+
+    command = typer.main.get_command(app)
+    command.main([], standalone_mode=False)
+    words = ["-l", "--own", "a", "--number=1", "--number", "2", "--as-format", "json", "b"]
+    command.main(words, standalone_mode=False)
+    assert [param.name for param in command.params][0] == "own"
+    assert got == [
+        {"own": "mine", "name": None, "loud": False, "as_format": "text", "number": []},
+        {"own": "a", "name": "b", "loud": True, "as_format": "json", "number": [1.0, 2.0]},
+    ]
+    assert type(got[1]["as_format"]) is str

@@ -49,3 +49,8 @@ def test_nobody_has_an_exit_code_of_its_own(shell: Shell, monkeypatch: pytest.Mo
     monkeypatch.setenv("DRAGOMAN_DEPTH", "1")
     said = shell("explain", "review")
     assert said.code == 7 and "delegated work already" in said.out
+
+
+def test_a_workspace_that_is_not_a_folder_is_refused(shell: Shell) -> None:
+    said = shell("explain", "review", "--cwd", "none")
+    assert said.code == 2 and "--cwd" in said.err

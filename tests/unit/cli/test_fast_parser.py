@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
-import typer
 
 from dragoman.cli import fast_parser, run_prompt
-from dragoman.cli.app import app, call
-from dragoman.cli.shared_options import ListFormat
+from dragoman.cli.app import call
+from dragoman.cli.prompt_options import COMMANDS, FORMATS, CommandOption
+
+OPTIONS: Final = [option for option in COMMANDS["run"] if not option.argument]
+
+BAD: Final = os.fsdecode(b"h\xff")
+"""A word that is not UTF-8 text."""
 
 PLAIN = [
     ["scout", "where is it?"],
@@ -45,34 +51,128 @@ LEFT_TO_TYPER = [
     ["codex", "x", "--cold=yes"],
     ["codex", "x", "--timeout", "soon"],
     ["codex", "x", "--format", "TEXT"],
+    [BAD, "x"],
 ]
 
 
+VALUES: Final[dict[object, tuple[list[str], list[str]]]] = {
+    str: (["name", "", "a=b", "ü"], [BAD]),
+    Path: (["some/file", "-", BAD], [""]),
+    float: (["2.5", "1e3", " 7 "], ["soon", "", "inf", "nan", "1,5"]),
+    FORMATS: (["text", "json", "quiet"], ["TEXT", "", "xml"]),
+}
+"""Words for each kind of option, or its choices: those that make a value, and those that do not."""
+
+
+class FullParser:
+    """Typer, with the values that it makes instead of a run."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._runs: list[dict[str, Any]] = []
+        self._capsys = capsys
+
+        def run(**given: Any) -> int:
+            self._runs.append(given)
+            return 0
+
+        monkeypatch.setattr(run_prompt, "run", run)
+
+    def values(self, words: list[str]) -> dict[str, Any] | None:
+        """The values of a `run` line; None if it is refused."""
+        self._runs.clear()
+        with pytest.raises(SystemExit) as left:
+            call(["run", *words])
+        assert left.value.code == (0 if self._runs else 2)
+        return self._runs[0] if self._runs else None
+
+    def refusal(self, words: list[str]) -> str:
+        """What is said of a `run` line that cannot be parsed."""
+        self._capsys.readouterr()
+        assert self.values(words) is None
+        return self._capsys.readouterr().err
+
+
 @pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What typer would have run."""
-    calls: list[dict[str, Any]] = []
+def full(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> FullParser:
+    return FullParser(monkeypatch, capsys)
 
-    def run(**given: Any) -> int:
-        calls.append(given)
-        return 0
 
-    monkeypatch.setattr(run_prompt, "run", run)
-    return calls
+def fast(words: list[str]) -> dict[str, Any] | None:
+    return fast_parser.read(["run", *words])
+
+
+def option_id(option: CommandOption) -> str:
+    return option.name
 
 
 @pytest.mark.parametrize("words", PLAIN, ids=" ".join)
-def test_the_values_are_those_of_typer(heard: list[dict[str, Any]], words: list[str]) -> None:
-    given = fast_parser.read(["run", *words])
+def test_the_values_are_those_of_typer(full: FullParser, words: list[str]) -> None:
+    given = fast(words)
     assert given is not None
-    with pytest.raises(SystemExit):
-        call(["run", *words])
-    (theirs,) = heard
-    # What was not given is None, False or nothing at all.
-    assert {name: value for name, value in given.items() if value not in (None, [], False)} == {
-        name: value for name, value in theirs.items() if value not in (None, [], False)
-    }
-    assert given.keys() <= theirs.keys()
+    assert given == full.values(words)
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=option_id)
+def test_every_option_has_the_same_value_in_both_parsers(
+    full: FullParser, option: CommandOption
+) -> None:
+    spellings: list[list[str]] = []
+    if option.kind is bool:
+        spellings += [[word] for word in option.words]
+    else:
+        good, _ = VALUES[option.choices or option.kind]
+        spellings += [[word, value] for word in option.words for value in good]
+        spellings += [[f"{option.words[0]}={value}"] for value in good]
+    lines = [
+        *([*words, "codex", "x"] for words in spellings),
+        *(["codex", *words, "x"] for words in spellings),
+        *(["x", *words, "--", "agent", *words] for words in spellings),
+        # Repeated: each counts, or the last one does.
+        *(["codex", "x", *words, *spellings[-1]] for words in spellings),
+    ]
+    for words in lines:
+        given = fast(words)
+        assert given is not None, words
+        assert given == full.values(words), words
+        assert given[option.name] != option.initial, words
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=option_id)
+def test_what_typer_refuses_of_an_option_is_never_taken(
+    full: FullParser, option: CommandOption
+) -> None:
+    long = option.words[0]
+    if option.kind is bool:
+        lines = [["codex", "x", f"{long}={value}"] for value in ("yes", "")]
+    else:
+        _, bad = VALUES[option.choices or option.kind]
+        lines = [["codex", "x", word, value] for word in option.words for value in bad]
+        lines += [["codex", "x", f"{long}={value}"] for value in bad]
+        lines += [["codex", "x", word] for word in option.words]
+        lines += [["codex", word, "--", "x"] for word in option.words]
+        lines += [
+            ["codex", "x", word, VALUES[option.choices or option.kind][0][0], word]
+            for word in option.words
+        ]
+    for words in lines:
+        assert fast(words) is None, words
+        refusal = full.refusal(words)
+        assert any(word in refusal for word in option.words), (words, refusal)
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=option_id)
+def test_unusual_spellings_have_the_value_of_typer_or_none(
+    full: FullParser, option: CommandOption
+) -> None:
+    values = [] if option.kind is bool else VALUES[option.choices or option.kind][0]
+    lines = [[word[:-1]] for word in option.words]
+    lines += [[f"{word}{value}"] for word in option.words for value in values]
+    lines += [[f"{word}={value}"] for word in option.words for value in values]
+    lines += [[word, other] for word in option.words for other in ("--cold", "-v", "-x", "-1")]
+    lines += [[f"-v{option.short[1:]}", *values[:1]]] if option.short else []
+    for words in (["codex", "x", *line] for line in lines):
+        given = fast(words)
+        assert given is None or given == full.values(words), words
 
 
 @pytest.mark.parametrize("words", LEFT_TO_TYPER, ids=" ".join)
@@ -88,25 +188,3 @@ def test_other_commands_and_shells_that_complete_words_are_left_to_typer(
     assert fast_parser.read(["--version"]) is None
     monkeypatch.setenv(fast_parser.COMPLETING, "complete_bash")
     assert fast_parser.read(["run", "scout", "x"]) is None
-
-
-def test_every_option_of_the_command_is_known_here() -> None:
-    group = typer.main.get_command(app)
-    context = group.make_context("dragoman", [], resilient_parsing=True)
-    command = group.get_command(context, "run")  # type: ignore[attr-defined]
-    flags: dict[str, str] = {}
-    options: dict[str, str] = {}
-    repeated, places = set(), []
-    for param in command.params:
-        if param.param_type_name == "argument":
-            places.append(param.name)
-        elif param.is_flag:
-            flags |= dict.fromkeys(param.opts, param.name)
-        else:
-            options |= dict.fromkeys(param.opts, param.name)
-            repeated |= {param.name} if param.multiple else set()
-    assert tuple(places) == fast_parser.PLACES
-    assert flags == fast_parser.FLAGS
-    assert options == {word: name for word, (name, _) in fast_parser.OPTIONS.items()}
-    assert repeated == fast_parser.REPEATED
-    assert fast_parser.FORMATS == tuple(each.value for each in ListFormat)

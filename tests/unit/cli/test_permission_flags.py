@@ -13,6 +13,7 @@ from dragoman.cli.permission_flags import (
     ApprovalMode,
     TerminalApprover,
     choices_of,
+    permissions_of,
     permit_of,
     policy_of,
 )
@@ -234,3 +235,16 @@ async def test_whoever_delegated_is_never_exceeded() -> None:
     stage, above = cast(CommandLoop, Typed()), (RulesPolicy(),)
     permit = permit_of(ApprovalMode.APPROVE_ALL, stage, ceilings=above, workspace="/nowhere")
     assert await answered(permit, "read") and not await answered(permit, "edit")
+
+
+def test_flags_say_what_peers_may_do_and_nothing_leaves_it_to_the_settings() -> None:
+    def chosen(*flags: str) -> str | None:
+        names = ("approve_all", "approve_reads", "deny_all")
+        return permissions_of(**{name: name in flags for name in names})
+
+    assert chosen() is None
+    assert chosen("approve_all") == "approve-all"
+    assert chosen("approve_reads") == "approve-reads"
+    assert chosen("deny_all") == "deny-all"
+    with pytest.raises(UsageError, match="contradict"):
+        chosen("approve_all", "deny_all")

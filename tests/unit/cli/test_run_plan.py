@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from dragoman.cli.permission_flags import ApprovalMode
-from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of
+from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of, workspace_of
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConfigInvalid, UnknownPeer, UsageError
 from dragoman.policy import Policy as RulesPolicy
@@ -178,3 +178,21 @@ def test_delegated_work_may_do_no_more_than_whoever_delegated_it(
     assert plan.lineage["DRAGOMAN_DEPTH"] == "1"
     told = msgspec.json.decode(plan.lineage["DRAGOMAN_CEILING"], type=RulesPolicy)
     assert told == plan.whole_policy
+
+
+def test_a_workspace_is_a_folder_with_a_name_that_can_be_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = os.fsdecode(b"h\xff")
+    monkeypatch.chdir(tmp_path)
+    assert workspace_of(None) == workspace_of(Path()) == tmp_path
+    for name in ("none", "x" * 5000):
+        with pytest.raises(UsageError, match="is no folder") as refused:
+            workspace_of(Path(name))
+        assert len(str(refused.value)) < 400
+    try:
+        Path(bad).mkdir()
+    except OSError:
+        pytest.skip("this file system takes only names of UTF-8 text")
+    with pytest.raises(UsageError, match="not UTF-8 text"):
+        workspace_of(Path(bad))

@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-from dragoman.cli.serve_mcp import _wished
-from dragoman.errors import UsageError
 from tests.unit.cli.calling import Shell
 
 
@@ -22,12 +20,3 @@ def test_without_the_sdk_the_way_to_get_it_is_told(
     monkeypatch.setitem(sys.modules, "mcp", None)
     said = shell("serve", "mcp")
     assert (said.code, "pip install 'dragoman[mcp]'" in said.err) == (2, True)
-
-
-def test_flags_say_what_peers_may_do_and_nothing_leaves_it_to_the_settings() -> None:
-    assert _wished(False, False, False) is None
-    assert _wished(True, False, False) == "approve-all"
-    assert _wished(False, True, False) == "approve-reads"
-    assert _wished(False, False, True) == "deny-all"
-    with pytest.raises(UsageError, match="contradict"):
-        _wished(True, False, True)

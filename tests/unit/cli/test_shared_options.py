@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import get_args
 
+from dragoman.cli.prompt_options import FORMATS
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, YesOption
 
 
 def test_formats_are_those_that_users_know() -> None:
-    assert [each.value for each in ListFormat] == ["text", "json", "quiet"]
+    assert [each.value for each in ListFormat] == ["text", "json", "quiet"] == list(FORMATS)
 
 
 def test_every_shared_option_has_a_help_text() -> None:
