@@ -68,7 +68,7 @@ def test_a_broker_is_listed_looked_at_and_stopped(warm: Cli) -> None:
     assert warm("broker", "list", "--format", "quiet").out == f"{broker['broker']}\n"
     assert broker["broker"] in warm("broker", "list").out
     page = warm("broker", "status", broker["peer"]).out
-    assert f"broker:         {broker['broker']}\n" in page
+    assert f"broker          {broker['broker']}\n" in page
     assert "(talk)" in page
     assert str(broker["log"]) in warm("broker", "logs").out
     assert warm("broker", "stop").code == 2

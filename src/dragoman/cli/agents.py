@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
-from dragoman.cli.output.terminal import put_data, put_err, put_out
+from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, YesOption
 
 if TYPE_CHECKING:
@@ -63,28 +62,24 @@ def list_command(
       dragoman agents list --format json
     """
     from dragoman.catalogue.agent_files import list_files
-    from dragoman.cli.output.jsonl import write_json
-    from dragoman.cli.output.tables import write_table
+    from dragoman.cli.output.tables import write_list
 
     place = _place(cwd)
     found = list_files(place.find_agent_files(tuple(files or ())), place.role_catalogue())
-    if format is ListFormat.JSON:
-        for file in found:
-            write_json(_as_json(file, place))
-        return
-    if format is ListFormat.QUIET:
-        put_data(sys.stdout, *(f"{_shown(file.path, place)}\n" for file in found))
-        return
-    if not found:
-        patterns = ", ".join(place.config.settings.agent_files)
-        put_err(f"There are no agent files ({patterns}) in {place.agent_folder}.\n")
-        return
-    write_table(
-        ["file", "delegate_to", "enabled", "note"],
-        [
-            [_shown(file.path, place), file.value or "", _enabled(file, place), _note(file)]
-            for file in found
+    patterns = ", ".join(place.config.settings.agent_files)
+    write_list(
+        found,
+        format,
+        head=["file", "delegate_to", "enabled", "note"],
+        cells=lambda file: [
+            _shown(file.path, place),
+            file.value or "",
+            _enabled(file, place),
+            _note(file),
         ],
+        as_json=lambda file: _as_json(file, place),
+        name=lambda file: _shown(file.path, place),
+        empty=f"There are no agent files ({patterns}) in {place.agent_folder}.",
     )
 
 

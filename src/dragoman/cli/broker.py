@@ -68,21 +68,20 @@ def list_command(*, format: FormatOption = ListFormat.TEXT) -> None:
 
     from dragoman.broker.client.sessions import statuses
     from dragoman.cli.output import broker_pages
-    from dragoman.cli.output.jsonl import write_json
-    from dragoman.cli.output.tables import write_table
+    from dragoman.cli.output.tables import write_list
     from dragoman.paths import find_paths
 
     found = asyncio.run(statuses(find_paths()))
-    if format is ListFormat.JSON:
-        for record, status in found:
-            write_json(broker_pages.as_json(record, status))
-    elif format is ListFormat.QUIET:
-        put_data(sys.stdout, *(f"{record.name}\n" for record, _ in found))
-    elif found:
-        now = time.time()
-        write_table(broker_pages.HEAD, [broker_pages.as_cells(*each, now) for each in found])
-    else:
-        put_err("No broker runs. `dragoman run PEER PROMPT` starts one.\n")
+    now = time.time()
+    write_list(
+        found,
+        format,
+        head=broker_pages.HEAD,
+        cells=lambda each: broker_pages.as_cells(*each, now),
+        as_json=lambda each: broker_pages.as_json(*each),
+        name=lambda each: each[0].name,
+        empty="No broker runs. `dragoman run PEER PROMPT` starts one.",
+    )
 
 
 @app.command("status", context_settings=CONTEXT)

@@ -136,9 +136,10 @@ async def _next_line(live: CommandLoop, *, interactive: bool) -> str | None:
 def help_of(session: PromptSession) -> str:
     """The commands of the agent, and ours."""
     from dragoman.cli.output.escape import one_line
+    from dragoman.cli.output.tables import aligned
 
-    lines = ["  /help  show this list", "  /quit  leave"]
+    rows = [("  /help", "show this list"), ("  /quit", "leave")]
     for command in session.run.seen.view.commands:
         hint = f" {one_line(command.hint)}" if command.hint else ""
-        lines.append(f"  /{one_line(command.name)}{hint}  {one_line(command.description)}")
-    return "\n".join(lines) + "\n"
+        rows.append((f"  /{one_line(command.name)}{hint}", one_line(command.description)))
+    return "\n".join(aligned(rows)) + "\n"

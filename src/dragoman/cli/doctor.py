@@ -33,6 +33,10 @@ Examples:
   dragoman doctor --report > report.txt      for a bug report: no secrets, no names
 """
 
+WIDTHS: Final = (4, 11)
+"""Columns of the longest state and of the longest name of a check: findings are printed as they
+come, so that they cannot be measured first."""
+
 COLOURS: Final = {"ok": "green", "warn": "yellow", "bad": "red"}
 
 app: Final = new_app()
@@ -92,14 +96,14 @@ def _findings(place: RunContext, format: ListFormat) -> list[Diagnosis]:
 
 
 def _print(finding: Diagnosis) -> None:
-    from dragoman.cli.output.escape import neutral
+    from dragoman.cli.output.tables import line
     from dragoman.cli.output.terminal import paint_for
 
-    paint = paint_for(sys.stdout)
-    word = paint(f"{finding.state.value:<4}", COLOURS[finding.state.value])
-    put_out(word, f"  {finding.check:<11}  {finding.text}\n")
-    if finding.cure and finding.state != "ok":
-        put_out(f"{'':17}  cure: {neutral(finding.cure)}\n")
+    state = finding.state.value
+    shown = line([state, finding.check, finding.text], WIDTHS)
+    put_out(paint_for(sys.stdout)(state, COLOURS[state]), f"{shown[len(state) :]}\n")
+    if finding.cure and state != "ok":
+        put_out(line(["", "", f"cure: {finding.cure}"], WIDTHS), "\n")
     sys.stdout.flush()
 
 

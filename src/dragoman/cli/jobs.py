@@ -63,8 +63,7 @@ def list_command(
       dragoman jobs list --format json | jq -r 'select(.outcome == "crashed").job'
     """
     from dragoman.cli.output import job_pages
-    from dragoman.cli.output.jsonl import write_json
-    from dragoman.cli.output.tables import write_table
+    from dragoman.cli.output.tables import write_list
     from dragoman.runs.jobs import list_jobs
     from dragoman.store import root_of
 
@@ -72,20 +71,18 @@ def list_command(
     if limit < 1:
         raise UsageError("--limit is a number of jobs, at least 1")
     found = list_jobs(root=root, running=running, limit=limit + 1)
-    more, found = len(found) > limit, found[:limit]
     now = time.time()
-    if format is ListFormat.JSON:
-        for job in found:
-            write_json(job_pages.as_json(job))
-    elif format is ListFormat.QUIET:
-        put_data(sys.stdout, *(f"{job.id}\n" for job in found))
-    elif found:
-        write_table(job_pages.HEAD, [job_pages.as_cells(job, now) for job in found])
-    else:
-        where = "" if root is None else f" in {root}"
-        put_err(f"There is no job{where}. Every `dragoman run` is one.\n")
-    if more and format is ListFormat.TEXT:
-        put_err(f"There are more than {limit}; --limit shows more of them.\n")
+    where = "" if root is None else f" in {root}"
+    write_list(
+        found,
+        format,
+        head=job_pages.HEAD,
+        cells=lambda job: job_pages.as_cells(job, now),
+        as_json=job_pages.as_json,
+        name=lambda job: job.id,
+        empty=f"There is no job{where}. Every `dragoman run` is one.",
+        limit=limit,
+    )
 
 
 @app.command("watch", context_settings=CONTEXT)

@@ -6,14 +6,13 @@ in `verify`, rendering in `output.peer_pages`.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from dragoman.cli.command_module import CONTEXT, WithCommandLine, new_app, words_after_dashes
-from dragoman.cli.output.terminal import put_data, put_err, put_out
+from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.cli.prompt_options import complete_peer, complete_variable
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 
@@ -97,19 +96,19 @@ def list_command(*, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = Non
 
 def _list(format: ListFormat, cwd: Path | None) -> None:
     from dragoman.cli.output import peer_pages
-    from dragoman.cli.output.jsonl import write_json
-    from dragoman.cli.output.tables import write_table
+    from dragoman.cli.output.tables import write_list
     from dragoman.delegation.peer_status import overview
 
     place = _place(cwd)
     rows = overview(place)
-    if format is ListFormat.JSON:
-        for row in rows:
-            write_json(peer_pages.row_as_json(row))
-    elif format is ListFormat.QUIET:
-        put_data(sys.stdout, *(f"{row.descriptor.name}\n" for row in rows if row.installed))
-    else:
-        write_table(peer_pages.HEAD, [peer_pages.row_as_cells(row) for row in rows])
+    write_list(
+        [row for row in rows if row.installed] if format is ListFormat.QUIET else rows,
+        format,
+        head=peer_pages.HEAD,
+        cells=peer_pages.row_as_cells,
+        as_json=peer_pages.row_as_json,
+        name=lambda row: row.descriptor.name,
+    )
     _warn(place)
 
 

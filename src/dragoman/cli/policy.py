@@ -155,8 +155,8 @@ def test_command(
       dragoman policy test delete --path build --permissions approve-all --format json
     """
     from dragoman.cli.exit_codes import ExitCode
-    from dragoman.cli.output.escape import neutral
     from dragoman.cli.output.jsonl import write_json
+    from dragoman.cli.output.tables import facts
     from dragoman.errors import UsageError
     from dragoman.policy import Act, judge
     from dragoman.policy.evaluation import ActFacts
@@ -191,12 +191,12 @@ def test_command(
     elif format is ListFormat.QUIET:
         put_out(f"{verdict.action}\n")
     else:
-        put_out(
-            f"{verdict.action}\n"
-            f"  by    {verdict.by}: {neutral(verdict.rule)}\n"
-            f"  why   {neutral(verdict.why)}\n"
-            f"  kind  {', '.join(kinds)}\n"
-        )
+        reasons = {
+            "by": f"{verdict.by}: {verdict.rule}",
+            "why": verdict.why,
+            "kind": ", ".join(kinds),
+        }
+        put_out(f"{verdict.action}\n", facts(reasons.items(), indent="  "))
     if verdict.action == "deny":
         raise typer.Exit(ExitCode.DENIED)
 

@@ -6,7 +6,6 @@ in `cli.session_actions`, the others in `cli.stored_sessions`.
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
-from dragoman.cli.output.terminal import put_data, put_err, put_out
+from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.cli.prompt_options import complete_peer
 from dragoman.cli.shared_options import (
     AfterOption,
@@ -113,8 +112,7 @@ def list_command(
       dragoman sessions list --format json | jq -r .key
     """
     from dragoman.cli.output import session_pages
-    from dragoman.cli.output.jsonl import write_json
-    from dragoman.cli.output.tables import write_table
+    from dragoman.cli.output.tables import write_list
     from dragoman.runs.sessions import merge
     from dragoman.store import root_of
 
@@ -138,23 +136,18 @@ def list_command(
         for each in merge(records, told, peer=peer or "")
         if closed or each.record is None or each.record.closed_at is None
     ]
-    more, listed = len(listed) > limit, listed[:limit]
     now = time.time()
-    if format is ListFormat.JSON:
-        for each in listed:
-            write_json(session_pages.as_json(each))
-    elif format is ListFormat.QUIET:
-        put_data(
-            sys.stdout,
-            *(f"{each.record.key if each.record else each.peer_session_id}\n" for each in listed),
-        )
-    elif listed:
-        write_table(session_pages.HEAD, [session_pages.as_cells(each, now) for each in listed])
-    else:
-        where = "stored" if root is None else f"of {root}"
-        put_err(f"There is no session {where}. `dragoman run PEER PROMPT -s NAME` begins one.\n")
-    if more and format is ListFormat.TEXT:
-        put_err(f"There are more than {limit}; --limit shows more of them.\n")
+    where = "stored" if root is None else f"of {root}"
+    write_list(
+        listed,
+        format,
+        head=session_pages.HEAD,
+        cells=lambda each: session_pages.as_cells(each, now),
+        as_json=session_pages.as_json,
+        name=lambda each: each.record.key if each.record else each.peer_session_id,
+        empty=f"There is no session {where}. `dragoman run PEER PROMPT -s NAME` begins one.",
+        limit=limit,
+    )
 
 
 @app.command("show", context_settings=CONTEXT)

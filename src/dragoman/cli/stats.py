@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
-from dragoman.cli.output.terminal import put_err, put_out
+from dragoman.cli.output.terminal import put_out
 
 app: Final = new_app()
 
@@ -86,8 +86,7 @@ def stats(
       dragoman stats --by model --format csv > costs.csv
     """
     from dragoman.cli.output import stat_pages
-    from dragoman.cli.output.jsonl import write_json
-    from dragoman.cli.output.tables import write_table
+    from dragoman.cli.output.tables import write_list
     from dragoman.cli.output.terminal import is_terminal
     from dragoman.paths import find_paths
     from dragoman.store.ledger.ledger import Ledger, ledger_path
@@ -96,18 +95,21 @@ def stats(
     bounds = (_instant(since, "--since", now), _instant(until, "--until", now))
     with Ledger.open(ledger_path(find_paths().state), read_only=True) as ledger:
         rows = ledger.stats(by.value, since=bounds[0], until=bounds[1])
-    if format is StatsFormat.JSON:
-        for row in rows:
-            write_json(stat_pages.as_json(row, by.value))
-    elif format is StatsFormat.CSV:
+    if format is StatsFormat.CSV:
         stat_pages.write_csv(rows, by.value, sys.stdout)
-    elif not rows:
-        put_err("Nothing was delegated in this time. `dragoman delegate` does it.\n")
-    else:
-        write_table(stat_pages.head(by.value), [stat_pages.as_cells(row) for row in rows])
-        if chart if chart is not None else is_terminal(sys.stdout):
-            put_out("\n")
-            stat_pages.write_chart(rows, sys.stdout)
+        return
+    write_list(
+        rows,
+        format,
+        head=stat_pages.head(by.value),
+        cells=stat_pages.as_cells,
+        as_json=lambda row: stat_pages.as_json(row, by.value),
+        empty="Nothing was delegated in this time. `dragoman delegate` does it.",
+    )
+    charted = chart if chart is not None else is_terminal(sys.stdout)
+    if rows and charted and format is StatsFormat.TEXT:
+        put_out("\n")
+        stat_pages.write_chart(rows, sys.stdout)
 
 
 def _instant(text: str | None, option: str, now: float) -> float | None:

@@ -47,7 +47,7 @@ def test_an_empty_list_says_how_to_begin(shell: Shell) -> None:
 
 def test_what_was_said_is_shown_in_three_ways(stored: Shell) -> None:
     text = stored("sessions", "show", "parser").out
-    assert text.startswith("session:    s-0000000001\n")
+    assert text.startswith("session    s-0000000001\n")
     assert text.endswith("> do it\nan answer\n[ok]\n\n")
     assert stored("sessions", "show", "parser", "--format", "quiet").out == "an answer\n"
     kinds = [

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.cli.output.escape import one_line
+from dragoman.cli.output.escape import Neutral, one_line
+from dragoman.cli.output.tables import facts
 from dragoman.cli.output.times import ago, iso, span
 
 if TYPE_CHECKING:
@@ -52,10 +53,10 @@ def as_json(record: BrokerRecord, status: Status | None) -> dict[str, Any]:
     }
 
 
-def page(record: BrokerRecord, status: Status | None, now: float) -> str:
+def page(record: BrokerRecord, status: Status | None, now: float) -> Neutral:
     """What is known of a broker, line by line."""
     told = status or {}
-    facts = {
+    known = {
         "broker": record.name,
         "peer": record.peer,
         "workspace": record.workspace,
@@ -73,11 +74,9 @@ def page(record: BrokerRecord, status: Status | None, now: float) -> str:
         "peer fails": _words(told.get("problem")),
         "not stored": _words(told.get("storing")),
     }
-    lines = [f"{name + ':':<15} {one_line(value)}\n" for name, value in facts.items() if value]
     sessions = told.get("sessions")
-    for session in sessions if isinstance(sessions, list) else ():
-        lines.append(f"{'session:':<15} {_session(session)}\n")
-    return "".join(lines)
+    listed = sessions if isinstance(sessions, list) else ()
+    return facts([*known.items(), *(("session", _session(session)) for session in listed)])
 
 
 def state_of(record: BrokerRecord, status: Status | None) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.cli.output.escape import Neutral, joined, neutral, one_line
 from dragoman.cli.output.jsonl import encode
 from dragoman.cli.output.renderer import Renderer
-from dragoman.cli.output.tables import cut
+from dragoman.cli.output.tables import aligned, cut
 from dragoman.cli.output.terminal import is_terminal, paint_for, put_err, width_of
 from dragoman.cli.shared_options import ListFormat
 
@@ -61,11 +61,13 @@ class InitOutput:
                 self._json(row_as_json(row))
             return
         self._head("What is installed here")
-        width = max((len(name) for name in self.done.installed), default=0)
+        told = []
         for row in found.installed:
             peer = row.descriptor
-            told = " ".join(filter(None, [peer.title, row.version or ""]))
-            self._line(f"{peer.name:<{width}}  {told}, for {', '.join(peer.roles) or 'no role'}")
+            title = " ".join(filter(None, [peer.title, row.version or ""]))
+            told.append((peer.name, f"{title}, for {', '.join(peer.roles) or 'no role'}"))
+        for line in aligned(told):
+            self._line(line)
         if not found.installed:
             self._line("No agent yet but scout, which is part of dragoman. Install one, such as:")
             from dragoman.setup.init import suggestions

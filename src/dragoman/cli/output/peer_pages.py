@@ -10,7 +10,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.cli.output.escape import Neutral, joined, neutral
+from dragoman.cli.output.escape import Neutral, joined
+from dragoman.cli.output.tables import facts
 from dragoman.cli.output.terminal import paint_for
 
 if TYPE_CHECKING:
@@ -62,15 +63,16 @@ def row_as_json(row: PeerStatus) -> dict[str, Any]:
 def page(row: PeerStatus, credentials: Sequence[str]) -> Neutral:
     """Everything about one peer. `credentials` are the names of its variables that are set."""
     paint = paint_for(sys.stdout)
-    lines: list[str] = [paint(f"{row.descriptor.title} ({row.descriptor.name})", "bold")]
-    width = max(len(name) for name, _ in _facts(row, credentials))
-    lines += [
-        f"  {name:<{width}}  {neutral(value)}" for name, value in _facts(row, credentials) if value
-    ]
-    lines += ["", paint("Card", "bold"), *(f"  {neutral(line)}" for line in _card(row))]
-    # A line with a colour is one of ours and ends where it should.
-    ended = (line if isinstance(line, Neutral) else line.rstrip() for line in lines)
-    return joined("\n", ended) + "\n"
+    return joined(
+        "\n",
+        [
+            paint(f"{row.descriptor.title} ({row.descriptor.name})", "bold"),
+            facts(_facts(row, credentials), indent="  "),
+            paint("Card", "bold"),
+            *(f"  {line}".rstrip() for line in _card(row)),
+            "",
+        ],
+    )
 
 
 def _facts(row: PeerStatus, credentials: Sequence[str]) -> list[tuple[str, str]]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.cli.output.escape import one_line
+from dragoman.cli.output.escape import Neutral
+from dragoman.cli.output.tables import facts
 from dragoman.cli.output.times import ago, iso
 
 if TYPE_CHECKING:
@@ -86,9 +87,9 @@ def record_as_json(record: SessionRecord) -> dict[str, Any]:
     }
 
 
-def page(record: SessionRecord, now: float) -> str:
+def page(record: SessionRecord, now: float) -> Neutral:
     """What is known of a session, line by line."""
-    facts = {
+    known = {
         "session": record.key,
         "name": record.name,
         "peer": record.peer,
@@ -103,5 +104,4 @@ def page(record: SessionRecord, now: float) -> str:
         "closed": ago(record.closed_at, now),
         "events": str(record.next_event),
     }
-    shown = {name: one_line(value) for name, value in facts.items() if value}
-    return "".join(f"{name + ':':<11} {value}\n" for name, value in shown.items())
+    return facts(known.items())

@@ -40,6 +40,6 @@ def test_both_kinds_have_the_same_fields_for_programs() -> None:
 def test_a_page_leaves_out_what_is_not_known_and_obeys_nothing() -> None:
     page = session_pages.page(session(title="\x1b[2Jclear"), NOW)
     assert "\x1b" not in page
-    assert "model:" not in page
-    assert f"project:    {ROOT}\n" in page
-    assert "folder:" not in page, "it is the project's"
+    assert "model" not in page
+    assert f"project    {ROOT}\n" in page
+    assert "folder" not in page, "it is the project's"

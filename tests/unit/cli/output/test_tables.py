@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.cli.output import tables
-from dragoman.cli.output.tables import NARROWEST, columns, cut, fit, write_table
+from dragoman.cli.output.tables import (
+    NARROWEST,
+    aligned,
+    columns,
+    cut,
+    facts,
+    fit,
+    line,
+    write_list,
+    write_table,
+)
 from tests.amounts import SOME
 
 LONG = "a note that is much longer than any terminal is wide, so it has to be cut somewhere " * 2
@@ -64,3 +74,69 @@ def test_columns_are_cut_only_as_far_as_needed(rows: list[list[str]], total: int
         assert max(widths) <= max(NARROWEST, *whole) and all(
             width <= NARROWEST or width == full for width, full in zip(widths, whole, strict=True)
         )
+
+
+def test_rows_are_aligned_and_never_cut() -> None:
+    assert aligned([("a", LONG.strip()), ("日本", ""), ("abc", "x")]) == [
+        f"a     {LONG.strip()}",
+        "日本",
+        "abc   x",
+    ]
+    assert aligned([]) == []
+    assert line(["ok", "python", LONG.strip()], (4, 3)) == f"ok    python  {LONG.strip()}"
+    assert line(["", "", "cure"], (4, 3)) == "           cure"
+
+
+def test_named_values_leave_out_the_empty_ones_and_obey_nothing() -> None:
+    named = [("name", "x\ny"), ("none", None), ("empty", ""), ("a title", "\x1b[2J")]
+    assert facts(named, indent="  ") == "  name     x y\n  a title  ␛[2J\n"
+    assert facts([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("format", "out"),
+    [
+        ("text", "name  size\na     1\nbb    2\n"),
+        ("json", '{"type": "Item", "name": "a"}\n{"type": "Item", "name": "bb"}\n'),
+        ("quiet", "a\nbb\n"),
+    ],
+)
+def test_a_list_is_a_table_lines_of_json_or_names(
+    format: str, out: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(["a", "bb"], format)
+    said = capsys.readouterr()
+    assert (said.out.replace('":"', '": "').replace('","', '", "'), said.err) == (out, "")
+
+
+def test_a_list_without_items_is_empty_for_programs_and_a_sentence_for_people(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for format in ("json", "quiet"):
+        write([], format)
+    assert tuple(capsys.readouterr()) == ("", "")
+    write([], "text")
+    assert tuple(capsys.readouterr()) == ("", "There is none.\n")
+
+
+def test_a_limited_list_says_that_there_is_more(capsys: pytest.CaptureFixture[str]) -> None:
+    for format in ("json", "quiet", "text"):
+        write(["a", "b"], format, limit=1)
+        said = capsys.readouterr()
+        assert "a" in said.out and "b" not in said.out
+        assert said.err.startswith("There are more than 1;") == (format == "text")
+    write(["a", "b"], "text", limit=2)
+    assert capsys.readouterr().err == ""
+
+
+def write(names: list[str], format: str, *, limit: int | None = None) -> None:
+    write_list(
+        names,
+        format,
+        head=["name", "size"],
+        cells=lambda name: [name, str(len(name))],
+        as_json=lambda name: {"type": "Item", "name": name},
+        name=str,
+        empty="There is none.",
+        limit=limit,
+    )
