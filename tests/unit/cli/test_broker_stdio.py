@@ -19,6 +19,23 @@ from tests.unit.cli.calling import Shell
 ENDPOINT = SimpleNamespace(name="scout-1", address="/nowhere/scout-1.sock")
 
 
+async def closed_at_once() -> None:
+    """The connection of the greeting is closed when the stream is open."""
+
+
+FOUND = SimpleNamespace(connection=SimpleNamespace(aclose=closed_at_once), endpoint=ENDPOINT)
+
+
+def listening(monkeypatch: pytest.MonkeyPatch, stream: Any) -> None:
+    """What connects to the endpoint gets this stream."""
+
+    async def open_stream(address: str) -> Any:
+        assert address == ENDPOINT.address
+        return stream
+
+    monkeypatch.setattr(broker_stdio, "open_stream", open_stream)
+
+
 @aio
 async def test_the_broker_of_the_plan_is_joined_with_stdin_and_stdout(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
@@ -29,7 +46,7 @@ async def test_the_broker_of_the_plan_is_joined_with_stdin_and_stdout(
 
     async def ensure(spec: Any, *, prepare: Any, ttl: Any) -> Any:
         asked.append((spec.peer, spec.workspace, ttl, (await prepare(spec)).parallel))
-        return SimpleNamespace(stream=stream, endpoint=ENDPOINT)
+        return FOUND
 
     async def open_stdio() -> str:
         return "stdio"
@@ -37,6 +54,7 @@ async def test_the_broker_of_the_plan_is_joined_with_stdin_and_stdout(
     async def join(near: Any, far: Any) -> None:
         asked.append((near, far))
 
+    listening(monkeypatch, stream)
     monkeypatch.setattr(broker_stdio, "ensure", ensure)
     monkeypatch.setattr(broker_stdio, "open_stdio", open_stdio)
     monkeypatch.setattr(broker_stdio, "join", join)
@@ -53,7 +71,7 @@ async def test_the_broker_is_told_the_policy_before_all_else(
     said: list[Any] = []
 
     async def ensure(spec: Any, *, prepare: Any, ttl: Any) -> Any:
-        return SimpleNamespace(stream=SimpleNamespace(write=said.append), endpoint=ENDPOINT)
+        return FOUND
 
     async def open_stdio() -> str:
         return "stdio"
@@ -61,6 +79,7 @@ async def test_the_broker_is_told_the_policy_before_all_else(
     async def join(near: Any, far: Any) -> None:
         said.append("the other program")
 
+    listening(monkeypatch, SimpleNamespace(write=said.append))
     monkeypatch.setattr(broker_stdio, "ensure", ensure)
     monkeypatch.setattr(broker_stdio, "open_stdio", open_stdio)
     monkeypatch.setattr(broker_stdio, "join", join)
@@ -82,8 +101,7 @@ async def test_a_broker_that_hangs_is_an_error_that_names_it(
         closed.set()
 
     async def ensure(spec: Any, *, prepare: Any, ttl: Any) -> Any:
-        stream = SimpleNamespace(write=lambda data: None, aclose=aclose)
-        return SimpleNamespace(stream=stream, endpoint=ENDPOINT)
+        return FOUND
 
     async def open_stdio() -> str:
         return "stdio"
@@ -94,6 +112,7 @@ async def test_a_broker_that_hangs_is_an_error_that_names_it(
     async def is_hung(address: str) -> bool:
         return True
 
+    listening(monkeypatch, SimpleNamespace(write=lambda data: None, aclose=aclose))
     monkeypatch.setattr(broker_stdio, "ensure", ensure)
     monkeypatch.setattr(broker_stdio, "open_stdio", open_stdio)
     monkeypatch.setattr(broker_stdio, "join", join)
