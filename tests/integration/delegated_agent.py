@@ -170,12 +170,13 @@ def nested(environment: dict[str, str]) -> int:
     ).returncode
 
 
-def models() -> dict[str, Any]:
-    """A choice of models that is offered and never taken."""
-    if how() != "keeps-model":
+def choices_kept() -> dict[str, Any]:
+    """A choice of models or modes that is offered and never taken."""
+    kind = how().removeprefix("keeps-")
+    if kind not in ("model", "mode"):
         return {}
     choices = [{"value": name, "name": name} for name in ("small", "large")]
-    option = {"id": "model", "name": "Model", "category": "model", "type": "select"}
+    option = {"id": kind, "name": kind, "category": kind, "type": "select"}
     return {"configOptions": [{**option, "currentValue": "small", "options": choices}]}
 
 
@@ -213,9 +214,9 @@ def main() -> None:
             case "session/new":
                 session = f"{NAME}-{len(folders) + 1}"
                 folders[session] = Path(params["cwd"])
-                answer(id, {"sessionId": session, **models()})
-            case "session/set_config_option" if how() == "keeps-model":
-                answer(id, models())
+                answer(id, {"sessionId": session, **choices_kept()})
+            case "session/set_config_option" if how() in ("keeps-model", "keeps-mode"):
+                answer(id, choices_kept())
             case "session/prompt":
                 hanging[params["sessionId"]] = id
                 prompt(id, params, folders[params["sessionId"]])

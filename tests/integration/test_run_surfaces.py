@@ -304,6 +304,22 @@ async def test_a_model_that_the_peer_silently_does_not_take_is_not_prompted(warm
     assert (listed.code, listed.out) == (0, ""), "what was begun for this is discarded"
 
 
+@pytest.mark.parametrize("surface", SURFACES)
+@aio
+async def test_a_mode_that_the_peer_silently_does_not_take_is_not_prompted(
+    surface: str, warm: Cli
+) -> None:
+    config = warm.home / "config_home" / "config.toml"
+    config.write_text(f'{config.read_text()}\n[peer.alpha]\nmode = "large"\n')
+    answers(warm, "keeps-mode")
+    told = await SURFACES[surface](warm, nothing)
+    failure = told.get("failure") or told["error"]
+    assert "alpha was asked for the mode 'large' and took 'small'" in failure["message"]
+    assert read_lines(warm.home / "alpha.prompts") == []
+    listed = warm("sessions", "list", "--closed", "--format", "json")
+    assert (listed.code, listed.out) == (0, ""), "what was begun for this is discarded"
+
+
 @pytest.mark.parametrize("words", [("run", "alpha"), ("delegate", "review")], ids=" ".join)
 @aio
 async def test_a_turn_keeps_its_budgets_when_its_caller_is_killed(

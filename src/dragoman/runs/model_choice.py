@@ -1,7 +1,8 @@
 """Choose the model of a session: match the name, set it at the peer, read it back.
 
 Sets it by an option, a method or a command-line flag, and raises before anything is prompted if
-the peer does not confirm it. `runs.sessions` opens the session.
+the peer does not confirm it. `runs.sessions` opens the session and sets its mode, which is read
+back here too.
 """
 
 from __future__ import annotations
@@ -85,6 +86,12 @@ def model_in_use(view: View) -> str | None:
     if option is not None and isinstance(option.value, str):
         return option.value
     return view.model
+
+
+def require_mode(view: View, wanted: str, *, peer: str) -> None:
+    """Raise `ProtocolMismatch` if a peer says that its session is in another mode."""
+    if view.mode is not None and view.mode != wanted:
+        raise ProtocolMismatch(f"{peer} was asked for the mode {wanted!r} and took {view.mode!r}")
 
 
 async def choose_model(

@@ -367,6 +367,7 @@ class Run:
             )
             stack.push_async_callback(self._keeper.aclose)
         name = request.session if record is None else record.name
+        mode = request.mode if record is None or not request.restored_as_is else None
         self.opened = await open_session(
             self.peer,
             WantedSession(
@@ -376,7 +377,7 @@ class Run:
                 once=request.once,
                 workspace=request.workspace,
                 fresh=request.fresh,
-                mode=request.mode if record is None or not request.restored_as_is else None,
+                mode=mode,
                 model=request.model,
                 mcp_servers=self._servers(),
                 additional_directories=request.additional_directories,
@@ -387,6 +388,8 @@ class Run:
         if not request.keep_open:
             stack.push_async_callback(_leave, self.opened.conversation)
         try:
+            if mode is not None:
+                model_choice.require_mode(self.seen.view, mode, peer=request.peer)
             await self._enforce()
         except DragomanError:
             await self._discard()

@@ -18,6 +18,7 @@ from dragoman.runs.model_choice import (
     model_in_use,
     model_option,
     offers_choice,
+    require_mode,
     use_model,
     with_flag,
 )
@@ -194,3 +195,10 @@ def test_a_flag_stands_at_the_end_of_the_command_line() -> None:
         assert flagged is not None and flagged.command == ("a", "--acp", *words)
     assert with_flag(way(None), "x") is None
     assert with_flag(LaunchSpec(address="unix:/x"), "x") is None
+
+
+def test_another_mode_than_the_wanted_one_is_an_error() -> None:
+    require_mode(View(), "plan", peer="x")
+    require_mode(View(mode="plan"), "plan", peer="x")
+    with pytest.raises(ProtocolMismatch, match="x was asked for the mode 'plan' and took 'code'"):
+        require_mode(View(mode="code"), "plan", peer="x")

@@ -191,10 +191,17 @@ class Session:
         known = [mode.id for mode in self.modes.available_modes] if self.modes else []
         if mode_id not in known:
             raise Unsupported(f"the agent has no mode {mode_id!r}; {alternatives(mode_id, known)}")
+        before = self.modes
+
+        def switched(_: acp.SetSessionModeResponse) -> None:
+            # What the agent has said about its mode meanwhile counts.
+            if self.modes is before:
+                self._switched(mode_id)
+
         await self.client.ask_then(
             acp.SESSION_SET_MODE,
             acp.SetSessionModeRequest(session_id=self.id, mode_id=mode_id),
-            lambda _: self._switched(mode_id),
+            switched,
         )
 
     def _switched(self, mode_id: str) -> None:
@@ -257,7 +264,8 @@ class Session:
         def changed(response: acp.SetSessionConfigOptionResponse) -> None:
             self.config_options = response.config_options
             if option.category == "mode" and isinstance(value, str):
-                self._switched(value)
+                told = self._option("mode")
+                self._switched(value if told is None else told.current_value)
 
         await self.client.ask_then(
             acp.SESSION_SET_CONFIG_OPTION,

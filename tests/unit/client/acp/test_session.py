@@ -244,6 +244,37 @@ async def test_a_setting_that_the_agent_refuses_stays_as_it_was() -> None:
 
 
 @aio
+async def test_a_mode_that_the_agent_does_not_take_is_read_back() -> None:
+    options = [select("m", "mode", "code", "code", "plan")]
+    replies = {
+        "session/new": {"sessionId": "s1", "modes": MODES, "configOptions": options},
+        "session/set_config_option": {"configOptions": options},
+    }
+    async with opened(replies=replies) as (session, _):
+        await session.set_mode("plan")
+        assert session.modes is not None and session.modes.current_mode_id == "code"
+        assert session.config_options is not None
+        (option,) = session.config_options
+        assert isinstance(option, acp.SessionConfigSelect) and option.current_value == "code"
+
+
+@aio
+async def test_what_an_agent_says_of_its_mode_before_it_answers_counts() -> None:
+    async with opened(replies={"session/new": {"sessionId": "s1", "modes": MODES}}) as (
+        session,
+        agent,
+    ):
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(session.set_mode("plan"))
+            asked = await agent.expect("session/set_mode")
+            agent.say(
+                agent.updating({"sessionUpdate": "current_mode_update", "currentModeId": "code"}),
+                {"jsonrpc": "2.0", "id": asked["id"], "result": {}},
+            )
+        assert session.modes is not None and session.modes.current_mode_id == "code"
+
+
+@aio
 async def test_what_an_agent_says_right_after_its_answer_is_newer_than_the_answer() -> None:
     options = [select("m", "mode", "code", "code", "plan")]
     answered = [select("m", "mode", "plan", "code", "plan")]
