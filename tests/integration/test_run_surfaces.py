@@ -304,6 +304,18 @@ async def test_a_model_that_the_peer_silently_does_not_take_is_not_prompted(warm
     assert (listed.code, listed.out) == (0, ""), "what was begun for this is discarded"
 
 
+def test_an_agent_that_never_answers_is_a_timeout_with_a_broker_and_without(warm: Cli) -> None:
+    config = warm.home / "config_home" / "config.toml"
+    config.write_text(f"{config.read_text()}\n[timeouts]\ninitialize = 1\n")
+    answers(warm, "mute")
+    told = []
+    for words in ((), ("--cold",)):
+        done = warm("run", "alpha", "x", "--json-strict", *words)
+        assert done.code == 3, done
+        told.append(json.loads(done.out.splitlines()[-1]))
+    assert told[0] == told[1]
+
+
 @pytest.mark.parametrize("surface", SURFACES)
 @aio
 async def test_a_mode_that_the_peer_silently_does_not_take_is_not_prompted(

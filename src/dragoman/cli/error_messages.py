@@ -235,7 +235,7 @@ def exit_code(error: DragomanError) -> ExitCode:
             return ExitCode.USAGE
         case CallTimeout():
             return ExitCode.TIMEOUT
-        case HandshakeFailed() if isinstance(error.__cause__, CallTimeout):
+        case HandshakeFailed(timed_out=True):
             return ExitCode.TIMEOUT
         case RemoteError():
             return _remote(error)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -37,9 +36,6 @@ from dragoman.transports.base import Stream
 
 if TYPE_CHECKING:
     from dragoman.wire.peer import Noise, Stray
-
-SHOWN_LAUNCH: Final = 160
-"""Characters of a command line in an error: enough to know which one it was."""
 
 Target: TypeAlias = str | Sequence[str]
 """An address (``unix:/path``, ``ws://…``, ``wss://…``), or the words of a command line."""
@@ -104,11 +100,7 @@ def _stream_source(target: Target, workspace: Path, options: ConnectOptions) -> 
         except TimeoutError as error:
             raise SpawnError(f"{argv[0]!r} could not be started within {timeout:g} s") from error
 
-    return StreamSource(f"`{_shown(shlex.join(argv))}`", start, argv, program_of(argv))
-
-
-def _shown(words: str) -> str:
-    return words if len(words) <= SHOWN_LAUNCH else f"{words[:SHOWN_LAUNCH]}…"
+    return StreamSource(handshake_errors.shown(argv), start, argv, program_of(argv))
 
 
 def _address(address: str) -> StreamSource:

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Sequence
 from typing import Final
 
 from dragoman.dialects.acp import v1 as acp
@@ -45,6 +47,10 @@ _ENTRY: Final = (
 )
 
 
+SHOWN_LAUNCH: Final = 160
+"""Characters of a command line in an error: enough to know which one it was."""
+
+
 class HandshakeWatch:
     """Remembers what a program printed that is no message, while it should shake hands."""
 
@@ -54,6 +60,12 @@ class HandshakeWatch:
     def hear(self, noise: Noise | Stray) -> None:
         if len(self.lines) < KEPT_NOISE:
             self.lines.append(noise.line.decode("utf-8", "replace")[:SHOWN_SIZE])
+
+
+def shown(command: Sequence[str]) -> str:
+    """A command line as messages name it."""
+    words = shlex.join(command)
+    return f"`{words if len(words) <= SHOWN_LAUNCH else f'{words[:SHOWN_LAUNCH]}…'}`"
 
 
 def explain(
@@ -100,6 +112,7 @@ def explain(
         signal=exited.signal if exited else None,
         stderr_tail=tail,
         noise=noise,
+        timed_out=isinstance(error, CallTimeout),
     )
 
 

@@ -38,7 +38,7 @@ def outcome_of_error(error: DragomanError) -> tuple[Outcome, Failure]:
         match error:
             case Unsupported():
                 outcome = Outcome.UNSUPPORTED
-            case HandshakeFailed() if isinstance(error.__cause__, CallTimeout):
+            case HandshakeFailed(timed_out=True):
                 outcome = Outcome.TIMED_OUT
             case HandshakeFailed():
                 outcome = Outcome.PROTOCOL_ERROR

@@ -356,7 +356,8 @@ class HandshakeFailed(DragomanError):
     """The other side did not answer as an agent does. Nothing was prompted.
 
     The sentence says what happened, the likely cause and what to do. `noise` is what came instead
-    of messages, and `__cause__` the error underneath.
+    of messages, `timed_out` says that no answer came in time, and `__cause__` is the error
+    underneath.
     """
 
     error_class = "handshake_failed"
@@ -370,9 +371,11 @@ class HandshakeFailed(DragomanError):
         signal: int | None = None,
         stderr_tail: str = "",
         noise: Sequence[str] = (),
+        timed_out: bool = False,
     ) -> None:
         super().__init__(message)
         self.exit_code = exit_code
         self.signal = signal
         self.stderr_tail = stderr_tail
         self.noise = tuple(noise)
+        self.timed_out = timed_out

@@ -22,6 +22,7 @@ from dragoman.errors import (
 ERRORS: list[DragomanError] = [
     NotInstalled("kimi", "no kimi on the PATH", remedy="npm install", looked_for=["kimi"]),
     HandshakeFailed("it only said hello", exit_code=2, stderr_tail="usage", noise=["hello"]),
+    HandshakeFailed("no answer", timed_out=True),
     ProcessExited(exit_code=None, signal=9, stderr_tail="killed"),
     ProgramNotFound("nonesuch"),
     BudgetExceeded("silence", 30),

@@ -67,11 +67,6 @@ def test_a_long_error_of_an_agent_is_cut_in_its_middle() -> None:
     assert "begin" in text and "(-32603)" in text and "characters left out" in text
 
 
-def caused(error: DragomanError, cause: DragomanError) -> DragomanError:
-    error.__cause__ = cause
-    return error
-
-
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -85,7 +80,7 @@ def caused(error: DragomanError, cause: DragomanError) -> DragomanError:
         (errors.RemoteError(429, "slow down"), 8),
         (errors.RemoteError(-32603, "oops"), 1),
         (errors.HandshakeFailed("no answer"), 1),
-        (caused(errors.HandshakeFailed("slow"), errors.CallTimeout("initialize", 1.0)), 3),
+        (errors.HandshakeFailed("slow", timed_out=True), 3),
         (errors.NotInstalled("codex", "it is not there"), 1),
     ],
 )

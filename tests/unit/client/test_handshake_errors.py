@@ -52,6 +52,7 @@ def test_a_failure_says_what_happened_and_what_to_do(
     assert str(explained).startswith("`x acp` ")
     for word in words:
         assert word in str(explained)
+    assert explained.timed_out is isinstance(error, CallTimeout)
 
 
 def test_errors_that_are_clear_by_themselves_stay_what_they_are() -> None:

@@ -37,11 +37,6 @@ def report(outcome: Outcome = Outcome.OK, **fields: Any) -> AttemptReport:
     return AttemptReport(**{**base, "outcome": outcome, **fields})
 
 
-def caused(error: DragomanError, cause: DragomanError) -> DragomanError:
-    error.__cause__ = cause
-    return error
-
-
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
@@ -49,7 +44,7 @@ def caused(error: DragomanError, cause: DragomanError) -> DragomanError:
         (Unsupported("no"), Outcome.UNSUPPORTED),
         (CallTimeout("session/new", 3), Outcome.TIMED_OUT),
         (HandshakeFailed("it exited"), Outcome.PROTOCOL_ERROR),
-        (caused(HandshakeFailed("late"), CallTimeout("initialize", 3)), Outcome.TIMED_OUT),
+        (HandshakeFailed("late", timed_out=True), Outcome.TIMED_OUT),
         (ProtocolMismatch("no version"), Outcome.PROTOCOL_ERROR),
         (AuthRequired("log in"), Outcome.AUTH_REQUIRED),
         (ProcessExited(exit_code=1), Outcome.CRASHED),

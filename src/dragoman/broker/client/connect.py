@@ -40,10 +40,12 @@ from dragoman.client.acp.peer import AcpPeer
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer, absolute
 from dragoman.client.options import ConnectOptions, for_dialect, plain_of
+from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import (
     BrokerUnavailable,
     BudgetExceeded,
+    CallTimeout,
     ConnectionLost,
     DragomanError,
     RemoteError,
@@ -293,12 +295,27 @@ async def _reach(
                 raise
             # The broker has gone between its hello and the handshake. Nothing was prompted.
             lost = error
+        except CallTimeout as error:
+            await client.aclose()
+            if error.method != acp.INITIALIZE.name:
+                raise
+            raise _unanswered(way, options) from error
         except BaseException:
             await client.aclose()
             raise
         else:
             return peer
     raise BrokerUnavailable(f"the broker {reached.endpoint.name} goes away again and again: {lost}")
+
+
+def _unanswered(way: LaunchSpec, options: ConnectOptions) -> DragomanError:
+    """The error for a peer that did not answer the handshake in the caller's time, as a direct
+    start of it raises it. The broker may wait longer for it, for others."""
+    from dragoman.client import handshake_errors
+
+    late = CallTimeout(acp.INITIALIZE.name, (options.budgets or way.budgets()).initialize)
+    named = handshake_errors.shown(way.command) if way.command else str(way.address)
+    return handshake_errors.explain(late, named, None, [])
 
 
 async def complete(way: LaunchSpec, spec: BrokerSpec, *, inherit: Iterable[str]) -> BrokerSpec:
