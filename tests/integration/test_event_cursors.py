@@ -138,3 +138,16 @@ def test_a_reader_whose_connection_is_closed_at_random_moments_sees_each_event_o
 
     read()
     assert seen == [each["cursor"] for each in whole(warm, job)]
+
+
+def test_a_cursor_of_an_event_that_has_not_happened_is_refused(warm: Cli) -> None:
+    stop = warm.home / "stop"
+    job = submit(warm, stop)
+    try:
+        with Reader(warm, job, None) as lines:
+            session = EventCursor.parse(next(lines)["cursor"]).session
+        done = warm("jobs", "watch", job, "--after", f"{session}:99999999")
+        assert (done.code, done.out) == (2, "")
+        assert "has no event 100000000" in done.err
+    finally:
+        stop.touch()

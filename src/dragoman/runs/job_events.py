@@ -22,7 +22,14 @@ from dragoman.broker.client.liveness import require_answer, watch
 from dragoman.broker.methods import ATTACH, RESULT
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
-from dragoman.errors import CallError, ConnectError, ConnectionLost, DragomanError, UsageError
+from dragoman.errors import (
+    CallError,
+    ConnectError,
+    ConnectionLost,
+    DragomanError,
+    RemoteError,
+    UsageError,
+)
 from dragoman.events.envelope import EventEnvelope
 from dragoman.events.model import Event, Source
 from dragoman.gateway.relay import HERE, Upstream
@@ -180,9 +187,16 @@ def _attempt_of(job: JobRecord, attempts: Sequence[JobRecord], after: EventCurso
     """Which of the attempts the event before a cursor belongs to."""
     for index in reversed(range(len(attempts))):
         attempt = attempts[index]
-        if attempt.session_key == after.session and attempt.first_event <= after.line:
+        if attempt.session_key == after.session and _may_have(attempt, after.line):
             return index
     raise UsageError(f"{after} is not a cursor of the job {job.id}")
+
+
+def _may_have(job: JobRecord, line: int) -> bool:
+    """Whether a line of its session may be of a job. A broker that was killed may have sent more
+    lines of it than it has stored."""
+    over = job.state == "ended" and job.outcome != "crashed"
+    return job.first_event <= line and not (over and line >= job.next_event)
 
 
 def _start_in(job: JobRecord, after: EventCursor | None) -> int | None:
@@ -282,11 +296,17 @@ async def _live(
         await client.start()
         lane: Lane[bytes | Over] = Lane(connection.flow)
         upstream.route(session_id, _Route(lane))
-        answer = msgspec.json.decode(
-            await connection.call(
-                ATTACH, {"sessionId": session_id, "start": start}, timeout=ATTACH_TIMEOUT
+        try:
+            answer = msgspec.json.decode(
+                await connection.call(
+                    ATTACH, {"sessionId": session_id, "start": start}, timeout=ATTACH_TIMEOUT
+                )
             )
-        )
+        except RemoteError as error:
+            next = error.data.get("next") if isinstance(error.data, dict) else None
+            if start is not None and isinstance(next, int) and start > next:
+                raise UsageError(f"the session has no event {start}: the next is {next}") from error
+            raise
         number = answer["next"] if start is None else max(start, answer.get("first", start))
         stop: int | None = None
         if job is not None:

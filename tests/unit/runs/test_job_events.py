@@ -157,6 +157,29 @@ def test_a_cursor_is_the_same_after_writing_and_reading(text: str) -> None:
     assert str(EventCursor.parse(text)) == text
 
 
+@pytest.mark.parametrize("outcome", ["ok", "crashed"])
+@aio
+async def test_a_cursor_behind_the_end_of_a_job_is_refused_unless_its_broker_was_killed(
+    outcome: str, tmp_path: Path
+) -> None:
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        store.append("s-0000000001", 0, LINES)
+        store.create_job(ended := job(outcome=outcome, first_event=0, next_event=2))
+    paths = paths_in(tmp_path)
+
+    async def behind(text: str) -> list[str]:
+        after = EventCursor.parse(text)
+        return [told(event) async for _, event in job_events(ended, after=after, paths=paths)]
+
+    assert await behind("s-0000000001:1") == []
+    if outcome == "crashed":
+        assert await behind("s-0000000001:2") == []
+        return
+    with pytest.raises(UsageError, match="s-0000000001:2 is not a cursor of the job"):
+        await behind("s-0000000001:2")
+
+
 @aio
 async def test_a_job_that_ended_without_a_session_has_nothing_to_follow(tmp_path: Path) -> None:
     with store_in(tmp_path) as store:
