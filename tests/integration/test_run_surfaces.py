@@ -383,6 +383,26 @@ async def test_two_runs_that_begin_one_session_name_get_one_session(
     assert [json.loads(line)["name"] for line in listed] == ["talk"]
 
 
+@aio
+async def test_runs_without_a_broker_in_one_session_at_once_are_stored_or_refused(
+    warm: Cli,
+) -> None:
+    talk = ("run", "-s", "talk", "--cold", "--format", "json")
+    agent = ("--", *warm.agent, "resumes")
+    each = [await started(warm, *talk, f"hello {number}", *agent) for number in range(4)]
+    async with asyncio.timeout(WAIT):
+        told = [(await one.communicate(), one.returncode) for one in each]
+    for (out, err), code in told:
+        refused = json.loads(out.splitlines()[-1]).get("error") == "turn_in_progress"
+        assert refused or code == 0, err
+        assert b"not stored" not in err
+    done = sum(code == 0 for _, code in told)
+    assert done >= 1
+    assert [job["outcome"] for job in jobs(warm)] == ["ok"] * done
+    listed = warm("sessions", "list", "--format", "json").out.splitlines()
+    assert [json.loads(line)["name"] for line in listed] == ["talk"]
+
+
 @pytest.mark.parametrize("servers", [1, 2])
 @aio
 async def test_two_tool_calls_that_begin_one_session_name_get_one_session(

@@ -291,7 +291,7 @@ def delete_command(
 
     with _store() as store:
         record = _find(store, session, peer, cwd)
-        if (job := running_job(record, find_paths())) is not None:
+        if (job := running_job(record.key, find_paths())) is not None:
             # A deleted job could not be found any more to watch or cancel it.
             raise TurnInProgress(
                 f"the job {job.id} of it has not ended; `dragoman jobs cancel {job.id}` ends it"

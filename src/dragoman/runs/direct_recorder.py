@@ -182,9 +182,10 @@ class DirectRecorder:
         writer.start()
         now = time.time()
         before = self._record
-        if before is not None and opened.context == RESTORED and store.session(before.key):
-            session = before
-            key = before.key
+        # Read again: another command may have had a turn in it since this one opened it.
+        stored = None if before is None else store.session(before.key)
+        if stored is not None and opened.context == RESTORED:
+            session, key = stored, stored.key
             writer.put(lambda store: store.update_session(key, updated_at=now, closed_at=None))
         else:
             session = SessionRecord(

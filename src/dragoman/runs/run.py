@@ -33,6 +33,7 @@ from dragoman.errors import (
     BrokerUnavailable,
     DragomanError,
     ProtocolMismatch,
+    TurnInProgress,
     UsageError,
 )
 from dragoman.events import fold
@@ -58,6 +59,7 @@ from dragoman.runs.sessions import (
     broker_of,
     discard,
     job_terms,
+    only_turn,
     open_session,
     place_of,
     recall,
@@ -231,7 +233,8 @@ class Run:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if isinstance(error, UsageError) and not self._used:
+        mistaken = isinstance(error, UsageError) and not isinstance(error, TurnInProgress)
+        if mistaken and not self._used:
             await self._discard()
         try:
             await self._stack.__aexit__(kind, error, traceback)
@@ -470,7 +473,14 @@ class Run:
         blocks = self._with_brief(blocks)
         before = await self._look()
         if self._keeper is not None:
-            self._keeper.began(seen.job, blocks)
+            async with only_turn(
+                self.opened,
+                named=request.session is not None,
+                peer=request.peer,
+                folder=request.workspace,
+                store=self._keeper.flush,
+            ):
+                self._keeper.began(seen.job, blocks)
         self._listener.began(seen.job, self.opened.key)
         try:
             turn = self._begin(blocks)

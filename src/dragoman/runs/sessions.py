@@ -12,7 +12,7 @@ import dataclasses
 import hashlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -447,6 +447,30 @@ async def begun_once(
     finally:
         if lock is not None:
             lock.release()
+
+
+@asynccontextmanager
+async def only_turn(
+    opened: OpenedSession,
+    *,
+    named: bool,
+    peer: str,
+    folder: Path,
+    store: Callable[[], Awaitable[None]],
+) -> AsyncIterator[None]:
+    """Hold a session while a job begins in it without a broker, until `store` has stored the job.
+    Raises `TurnInProgress` if another process has begun one since the session was opened."""
+    if not named and opened.context != RESTORED:
+        # No other process knows it.
+        yield
+        return
+    from dragoman.broker.client.sessions import require_idle
+    from dragoman.paths import find_paths
+
+    async with begun_once(opened.key, peer=peer, folder=folder):
+        require_idle(opened.key, opened.key, besides=os.getpid(), paths=find_paths())
+        yield
+        await store()
 
 
 def place_of(record: SessionRecord, here: Path) -> Path:

@@ -100,21 +100,24 @@ async def take_over(session: SessionRecord, *, broker: str | None, pid: int, pat
         except (ConnectError, ConnectionLost, CallError, BrokerError) as error:
             log.debug("the broker %s does not answer: %s", record.name, error)
     # What is left runs in a process that is not a broker, or in one that takes no callers any more.
-    if (job := running_job(session, paths, besides=pid)) is not None:
+    require_idle(session.key, session.name or session.key, besides=pid, paths=paths)
+
+
+def require_idle(key: str, named: str, *, besides: int, paths: Paths) -> None:
+    """Raise `TurnInProgress` if another process than `besides` runs a job of a session."""
+    if (job := running_job(key, paths, besides=besides)) is not None:
         raise TurnInProgress(
-            f"the job {job.id} of the session {session.name or session.key} has not ended; "
+            f"the job {job.id} of the session {named} has not ended; "
             f"`dragoman jobs watch {job.id}` shows it"
         )
 
 
-def running_job(
-    session: SessionRecord, paths: Paths, *, besides: int | None = None
-) -> JobRecord | None:
+def running_job(key: str, paths: Paths, *, besides: int | None = None) -> JobRecord | None:
     """A job of a session that some process runs, or another one than `besides`."""
     with open_store(read_only=True, paths=paths) as store:
         jobs = [
-            *store.jobs("running", session_key=session.key),
-            *store.jobs("queued", session_key=session.key),
+            *store.jobs("running", session_key=key),
+            *store.jobs("queued", session_key=key),
         ]
     theirs = (job for job in jobs if job.runner.get("pid") not in (None, besides))
     return next((job for job in theirs if is_alive(job.runner)), None)
