@@ -1,21 +1,45 @@
-"""Interface of a legacy dialect (`ClientEnd`), and a minimal base class for new ones (`BareEnd`).
+"""The engine of the legacy dialects: what their client ends and agent ends share.
 
-The dialects beside this module do not import it: they match the protocol structurally, and mypy
-checks them where `client.legacy` uses them. Each keeps the state of one connection only. A message
-is a pair of method and params; in a sequence of messages, the next is an alternative to try only
-after proof that nothing ran.
+A dialect is a table of method names, message shapes and losses, with a function for each meaning
+that is its own. `ClientEnd` turns messages into events, `AgentEnd` turns events into messages. Each
+keeps the state of one connection only. A message is a pair of method and params; in a sequence of
+messages, the next is an alternative to try only after proof that nothing ran.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
-from msgspec import Raw
+import msgspec
+from msgspec import UNSET, Raw, Struct
 
+from dragoman.events import words
 from dragoman.events.envelope import EventEnvelope
-from dragoman.events.model import Event, Unknown
-from dragoman.events.parts import AuthMethod, Block, Capabilities, PeerInfo, Text
+from dragoman.events.losses import Loss, Part
+from dragoman.events.model import (
+    ErrorReported,
+    Event,
+    FilesChanged,
+    MessageDelta,
+    PlanSet,
+    SettingsChanged,
+    ToolChanged,
+    TurnEnded,
+    Unknown,
+)
+from dragoman.events.parts import (
+    AuthMethod,
+    Block,
+    Capabilities,
+    Failure,
+    PeerInfo,
+    Text,
+    Usage,
+)
+from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome, Role, ToolStatus
+from dragoman.wire.messages import UNDECODABLE
 
 Message: TypeAlias = tuple[str, Any]
 PlaceOf: TypeAlias = Callable[[str | None], EventEnvelope]
@@ -24,6 +48,59 @@ PlaceOf: TypeAlias = Callable[[str | None], EventEnvelope]
 Cancel: TypeAlias = Literal["request", "notification", "end"]
 """How a turn is cancelled: by a request whose answer is ignored, by a notification, or only by
 ending the connection."""
+
+Meaning: TypeAlias = Callable[[Any, Any, EventEnvelope, str, bytes], Sequence[Event]]
+"""The events of a notification, given the client end, the decoded message, its place, its method
+and its line."""
+
+
+# -- losses that several dialects have
+
+NO_THOUGHTS: Final = Loss("thoughts", (Part.THOUGHTS,))
+NO_PLANS: Final = Loss("plans", (Part.PLANS,))
+NO_DIFFS: Final = Loss("diffs", (Part.CHANGES,))
+NO_MESSAGE_IDS: Final = Loss("the ids of messages", (Part.MESSAGE_IDS,))
+ONLY_TOOL_NAMES: Final = Loss(
+    "the title and the kind of a tool call: only its name", (Part.TOOL_TITLES, Part.TOOL_KINDS)
+)
+NO_PERMISSIONS: Final = Loss("permissions", (Part.PERMISSIONS,), ("permissions",))
+NO_USAGE: Final = Loss("usage", (Part.CONTEXT_USAGE, Part.TURN_USAGE))
+ONLY_TURN_USAGE: Final = Loss(
+    "how full the context is, and sums", (Part.CONTEXT_USAGE, Part.TOTAL_USAGE)
+)
+NO_CLIENT_SERVICES: Final = Loss(
+    "the client's files and terminals, and MCP servers", (), ("mcp_stdio", "mcp_http", "mcp_sse")
+)
+NO_SETTINGS: Final = Loss(
+    "modes, models and options",
+    (Part.MODES, Part.MODELS, Part.OPTIONS),
+    ("set_mode", "set_model", "set_option"),
+)
+NO_COMMANDS: Final = Loss("which slash commands there are", (Part.COMMANDS,))
+ONLY_TEXT_PROMPTS: Final = Loss(
+    "images, sound and embedded resources in a prompt", (), ("image", "audio", "embedded")
+)
+NO_CANCEL: Final = Loss("cancelling: only ending the process stops a turn", (), ("cancel",))
+NO_LOGOUT: Final = Loss(
+    "logging out, and adding to a turn that is running", (), ("logout", "steer")
+)
+
+
+# -- shapes that several dialects have
+
+
+class StopAnswer(Struct, frozen=True, rename="camel"):
+    """The answer to a prompt that only says why the turn ended."""
+
+    stop_reason: str
+
+
+class TokenUsage(Struct, frozen=True, omit_defaults=True):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+# -- the client's end
 
 
 class Listed(Protocol):
@@ -37,40 +114,56 @@ class Listed(Protocol):
     def updated_at(self) -> str | None: ...
 
 
-class ClientEnd(Protocol):
+class SessionOptions(Struct, frozen=True):
+    """How a session should be opened."""
+
+    cwd: str
+    mode: str | None
+    model: str | None
+    mcp_servers: Sequence[Mapping[str, Any]]
+    metadata: Mapping[str, Any]
+
+
+def meanings(
+    table: Mapping[str, tuple[Any, Meaning]],
+) -> dict[str, tuple[Callable[[Raw], Any], Meaning]]:
+    """A table of notifications, each with its shape and its meaning, ready for use."""
+    return {
+        method: (msgspec.json.Decoder(shape).decode, meaning)
+        for method, (shape, meaning) in table.items()
+    }
+
+
+class ClientEnd:
     """A dialect as a client speaks it, on one connection.
 
-    Methods that read an answer raise a decoder's error for one that is malformed.
+    Without a table of its own it has no handshake, one session that is just there, text prompts and
+    no notifications, and a turn is cancelled by ending the connection. Methods that read an answer
+    raise a decoder's error for one that is malformed.
     """
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def half_duplex(self) -> bool: ...
-    @property
-    def info(self) -> PeerInfo: ...
-    @property
-    def capabilities(self) -> Capabilities: ...
-    @property
-    def auth_methods(self) -> tuple[AuthMethod, ...]: ...
-    @property
-    def version(self) -> str | None: ...
-    @property
-    def cancel(self) -> Cancel: ...
-    @property
-    def opens_with(self) -> frozenset[str]:
-        """Which options of a new session it can express: mode, model, mcp_servers, metadata."""
+    name: str = ""
+    half_duplex: bool = False
+    info = PeerInfo()
+    capabilities = Capabilities()
+    auth_methods: tuple[AuthMethod, ...] = ()
+    version: str | None = None
+    cancel: Cancel = "end"
+    opens_with: frozenset[str] = frozenset()
+    """Which options of a new session it can express: mode, model, mcp_servers, metadata."""
+    loads_from_list: bool = False
+    """Whether an earlier session is found by listing, and needs no opening of its own."""
+    blocks: tuple[type, ...] = (Text,)
+    """The kinds of blocks that a prompt may have."""
 
-    @property
-    def loads_from_list(self) -> bool:
-        """Whether an earlier session is found by listing, and needs no opening of its own."""
-
-    @property
-    def blocks(self) -> tuple[type, ...]:
-        """The kinds of blocks that a prompt may have."""
+    notifications: ClassVar[Mapping[str, tuple[Callable[[Raw], Any], Meaning]]] = {}
+    """The notifications of an agent, from `meanings`."""
+    names_sessions: ClassVar[bool] = True
+    """Whether notifications have a `session_id`."""
 
     def hello(self) -> Message | None:
         """The handshake, if there is one."""
+        return None
 
     def greeted(self, result: Raw) -> None:
         """Take over what the handshake was answered with."""
@@ -87,97 +180,51 @@ class ClientEnd(Protocol):
         metadata: Mapping[str, Any],
     ) -> Sequence[Message]:
         """How a session is opened; nothing is sent where it is there without asking."""
+        options = SessionOptions(cwd, mode, model, mcp_servers, metadata)
+        return self.open_with(session_id, options)
 
-    def opened(
-        self, result: Raw | None, session_id: str | None, how: str, place_of: PlaceOf
-    ) -> tuple[str, list[Event]]:
-        """The id of the session, and what the answer says besides: settings, history."""
-
-    def listing(self, cursor: str | None) -> Sequence[Message]: ...
-
-    def listed(self, result: Raw) -> tuple[Sequence[Listed], str | None]:
-        """A page of sessions, and the cursor of the next one."""
-
-    def prompting(self, session_id: str, blocks: Sequence[Block]) -> Sequence[Message]: ...
-
-    def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
-        """What the answer to a prompt says; a `TurnEnded` in it ends the turn."""
-
-    def notified(self, method: str, params: Raw, line: bytes, place_of: PlaceOf) -> Sequence[Event]:
-        """What a notification says. Never raises."""
-
-    def worked(self, method: str) -> None:
-        """The other side has this method."""
-
-    def closing(self, place: EventEnvelope) -> list[Event]:
-        """What has to be said before a turn's last event, however it ends."""
-
-    def cancelling(self, session_id: str) -> Message | None: ...
-
-    def setting_mode(self, session_id: str, mode: str) -> Message | None: ...
-
-
-class BareEnd:
-    """A client's end without a handshake, with one session that is just there, and text prompts.
-
-    A dialect that grows from it says how to prompt, what the answer means, and what notifications
-    mean; and whatever else it can do. A turn is cancelled by ending the connection.
-    """
-
-    name = ""
-    half_duplex = False
-    info = PeerInfo()
-    capabilities = Capabilities()
-    auth_methods: tuple[AuthMethod, ...] = ()
-    version: str | None = None
-    cancel: Cancel = "end"
-    opens_with: frozenset[str] = frozenset()
-    loads_from_list = False
-    blocks: tuple[type, ...] = (Text,)
-
-    def hello(self) -> Message | None:
-        return None
-
-    def greeted(self, result: Raw) -> None:
-        pass
-
-    def opening(
-        self,
-        how: str,
-        session_id: str | None,
-        *,
-        cwd: str,
-        mode: str | None,
-        model: str | None,
-        mcp_servers: Sequence[Mapping[str, Any]],
-        metadata: Mapping[str, Any],
-    ) -> Sequence[Message]:
+    def open_with(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
+        """How a new session is opened, or an earlier one by its id."""
         return ()
 
     def opened(
         self, result: Raw | None, session_id: str | None, how: str, place_of: PlaceOf
     ) -> tuple[str, list[Event]]:
+        """The id of the session, and what the answer says besides: settings, history."""
         return "default", []
 
     def listing(self, cursor: str | None) -> Sequence[Message]:
         return ()
 
     def listed(self, result: Raw) -> tuple[Sequence[Listed], str | None]:
+        """A page of sessions, and the cursor of the next one."""
         return (), None
 
     def prompting(self, session_id: str, blocks: Sequence[Block]) -> Sequence[Message]:
         raise NotImplementedError
 
     def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
+        """What the answer to a prompt says; a `TurnEnded` in it ends the turn."""
         raise NotImplementedError
 
     def notified(self, method: str, params: Raw, line: bytes, place_of: PlaceOf) -> Sequence[Event]:
-        return (Unknown(*place_of(None).base(method, line), "an unknown notification"),)
+        """What a notification says. Never raises."""
+        known = self.notifications.get(method)
+        if known is None:
+            return (Unknown(*place_of(None).base(method, line), "an unknown notification"),)
+        decode, meaning = known
+        try:
+            message = decode(params)
+        except UNDECODABLE as error:
+            return (Unknown(*place_of(None).base(method, line), str(error)),)
+        place = place_of(message.session_id if self.names_sessions else None)
+        return meaning(self, message, place, method, line)
 
     def worked(self, method: str) -> None:
-        pass
+        """The other side has this method."""
 
     def closing(self, place: EventEnvelope) -> list[Event]:
+        """What has to be said before a turn's last event, however it ends."""
         return []
 
     def cancelling(self, session_id: str) -> Message | None:
@@ -185,3 +232,182 @@ class BareEnd:
 
     def setting_mode(self, session_id: str, mode: str) -> Message | None:
         return None
+
+
+BareEnd = ClientEnd
+"""The name of the engine for dialects that are written outside of this package."""
+
+
+def text_of(blocks: Sequence[object]) -> str:
+    """The text in blocks, for a dialect that has one field for it."""
+    return "\n".join(block.text for block in blocks if isinstance(block, Text))
+
+
+def usage_of(told: TokenUsage | None) -> Usage | None:
+    if told is None:
+        return None
+    return Usage(input_tokens=told.input_tokens, output_tokens=told.output_tokens)
+
+
+def tool_named(
+    place: EventEnvelope,
+    native: str,
+    line: bytes,
+    tool_id: str,
+    name: str,
+    status: ToolStatus,
+    *,
+    input: Any = UNSET,
+    output: Any = UNSET,
+    error: Any = UNSET,
+) -> ToolChanged:
+    """A tool call of which only the name is known: its title is the same, its kind is a guess."""
+    return ToolChanged(
+        *place.base(native, line),
+        tool_id,
+        title=name,
+        name=name,
+        kind=words.tool_kind(name),
+        status=status,
+        input=input,
+        output=output,
+        error=error,
+    )
+
+
+def stopped(result: Raw, place: EventEnvelope, method: str) -> list[Event]:
+    """The end of a turn that was answered with a stop reason only."""
+    return [ended(place, method, bytes(result), _decode_stop(result).stop_reason)]
+
+
+_decode_stop = msgspec.json.Decoder(StopAnswer).decode
+
+
+def ended(
+    place: EventEnvelope,
+    native: str,
+    raw: bytes | None,
+    stop: str,
+    *,
+    failure: Failure | None = None,
+    text: str | None = None,
+    usage: Usage | None = None,
+) -> TurnEnded:
+    """The end of a turn, with the outcome that its stop reason means."""
+    outcome = words.outcome_of(stop)
+    return TurnEnded(*place.base(native, raw), outcome, stop, failure, text, usage)
+
+
+UNEXPLAINED: Final = "the agent did not say why"
+
+_VAGUE: Final = frozenset({ErrorKind.PEER, ErrorKind.INTERNAL})
+"""Kinds that the words of an error may still refine."""
+
+_RETRYABLE: Final = frozenset({ErrorKind.RATE_LIMITED, ErrorKind.OVERLOADED, ErrorKind.NETWORK})
+
+
+def failed(
+    place: EventEnvelope,
+    native: str,
+    raw: bytes | None,
+    stop: str,
+    *,
+    kind: ErrorKind,
+    code: int | str | None,
+    message: str,
+    text: str | None = None,
+    usage: Usage | None = None,
+) -> list[Event]:
+    """The end of a turn by an error, with its report before it."""
+    # A code may say nothing while the words beside it do: a document's own example is like that.
+    if kind in _VAGUE and "rate limit" in message.lower():
+        kind = ErrorKind.RATE_LIMITED
+    failure = Failure(message, kind, code, kind in _RETRYABLE)
+    outcome = ERROR_OUTCOMES.get(kind, Outcome.FAILED)
+    return [
+        ErrorReported(*place.base(native, raw), "turn", failure),
+        TurnEnded(*place.base(native, raw), outcome, stop, failure, text, usage),
+    ]
+
+
+@contextmanager
+def replaying(place: EventEnvelope) -> Iterator[None]:
+    """While the events of a history are made."""
+    replay, place.replay = place.replay, True
+    try:
+        yield
+    finally:
+        place.replay = replay
+
+
+# -- the agent's end
+
+
+class AgentEnd:
+    """What an agent does, in the words of a dialect; an event without a word is left out."""
+
+    roles: ClassVar[frozenset[Role]] = frozenset({Role.AGENT})
+    """Whose words the dialect can tell."""
+    keeps_text: ClassVar[bool] = True
+    """Whether `text` is wanted: for an end that lives for one turn."""
+
+    def __init__(self) -> None:
+        self._said: list[str] = []
+        self._started: set[str] = set()
+
+    @property
+    def text(self) -> str:
+        """What the agent has said so far."""
+        return "".join(self._said)
+
+    def tell(self, event: Event) -> list[Message]:
+        match event:
+            case MessageDelta(role=role, text=text) if text and role in self.roles:
+                if self.keeps_text and role is Role.AGENT:
+                    self._said.append(text)
+                return [self.message(event)]
+            case ToolChanged():
+                return self.tool(event)
+            case FilesChanged():
+                return self.files(event)
+            case PlanSet():
+                return self.plan(event)
+            case SettingsChanged():
+                return self.settings(event)
+            case _:
+                return []
+
+    def message(self, event: MessageDelta) -> Message:
+        raise NotImplementedError
+
+    def tool(self, event: ToolChanged) -> list[Message]:
+        return []
+
+    def files(self, event: FilesChanged) -> list[Message]:
+        return []
+
+    def plan(self, event: PlanSet) -> list[Message]:
+        return []
+
+    def settings(self, event: SettingsChanged) -> list[Message]:
+        return []
+
+    def begins(self, tool_id: str) -> bool:
+        """Whether a tool call was not told before."""
+        known = tool_id in self._started
+        self._started.add(tool_id)
+        return not known
+
+
+def tool_name(event: ToolChanged, known: str = "") -> str:
+    """The one name that a dialect has for a tool call."""
+    return str(event.name or event.title or known or event.tool_id)
+
+
+def is_over(event: ToolChanged) -> bool:
+    return isinstance(event.status, ToolStatus) and event.status.over
+
+
+def content_text(event: ToolChanged) -> str:
+    """The text in the content of a tool call."""
+    return text_of(event.content) if isinstance(event.content, tuple) else ""

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
+from dragoman.dialects.legacy import base
 from dragoman.events import model, parts, words
 from dragoman.events.envelope import EventEnvelope
 from dragoman.events.losses import Loss, Part
@@ -201,7 +202,7 @@ def family_of(method: str) -> int | None:
 # -- the client's end
 
 
-class ClientEnd:
+class ClientEnd(base.ClientEnd):
     """This dialect as a client speaks it."""
 
     name = DIALECT

@@ -8,32 +8,29 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct, field
 
+from dragoman.dialects.legacy import base
+from dragoman.dialects.legacy.base import Message
 from dragoman.errors import ProtocolMismatch
-from dragoman.events import model, parts, words
+from dragoman.events import model, parts
 from dragoman.events.envelope import EventEnvelope
 from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event
 from dragoman.events.words import ChangeStage, FileOp, Role, ToolStatus
-from dragoman.wire.messages import UNDECODABLE
 
 DIALECT: Final = "oneshot"
 VERSION: Final = "2025-06-18"
-SESSION: Final = "default"
-"""There is one conversation on a connection, and it has no name on the wire."""
 
 LOSSES: Final = (
-    Loss("thoughts", (Part.THOUGHTS,)),
-    Loss("plans", (Part.PLANS,)),
-    Loss("the ids of messages", (Part.MESSAGE_IDS,)),
-    Loss(
-        "the title and the kind of a tool call: only its name", (Part.TOOL_TITLES, Part.TOOL_KINDS)
-    ),
+    base.NO_THOUGHTS,
+    base.NO_PLANS,
+    base.NO_MESSAGE_IDS,
+    base.ONLY_TOOL_NAMES,
     Loss(
         "the id, the result and the end of a tool call, and where it is at work",
         (
@@ -48,27 +45,19 @@ LOSSES: Final = (
         "which call changed a file, and its texts: only a unified diff, once it is changed",
         (Part.CHANGE_TEXTS,),
     ),
-    Loss("permissions", (Part.PERMISSIONS,), ("permissions",)),
-    Loss("how full the context is, and sums", (Part.CONTEXT_USAGE, Part.TOTAL_USAGE)),
-    Loss(
-        "the client's files and terminals, and MCP servers",
-        (),
-        ("mcp_stdio", "mcp_http", "mcp_sse"),
-    ),
+    base.NO_PERMISSIONS,
+    base.ONLY_TURN_USAGE,
+    base.NO_CLIENT_SERVICES,
     Loss(
         "sessions: listing, loading, resuming, forking, closing, deleting, more folders",
         (),
         ("list", "load", "resume", "fork", "close", "delete", "additional_directories"),
     ),
-    Loss(
-        "modes, models and options",
-        (Part.MODES, Part.MODELS, Part.OPTIONS),
-        ("set_mode", "set_model", "set_option"),
-    ),
-    Loss("which slash commands there are", (Part.COMMANDS,)),
-    Loss("images, sound and embedded resources in a prompt", (), ("image", "audio", "embedded")),
-    Loss("cancelling: only ending the process stops a turn", (), ("cancel",)),
-    Loss("logging out, and adding to a turn that is running", (), ("logout", "steer")),
+    base.NO_SETTINGS,
+    base.NO_COMMANDS,
+    base.ONLY_TEXT_PROMPTS,
+    base.NO_CANCEL,
+    base.NO_LOGOUT,
 )
 
 INITIALIZE: Final = "initialize"
@@ -106,9 +95,7 @@ class FileChange(Struct, frozen=True):
     diff: str = ""
 
 
-class Usage(Struct, frozen=True, omit_defaults=True):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
+Usage = base.TokenUsage
 
 
 class Answer(Struct, frozen=True, omit_defaults=True):
@@ -120,28 +107,21 @@ class Answer(Struct, frozen=True, omit_defaults=True):
 # -- the client's end
 
 
-class ClientEnd:
+class ClientEnd(base.ClientEnd):
     """This dialect as a client speaks it."""
 
     name = DIALECT
-    loads_from_list = False
     half_duplex = True
-    capabilities = parts.Capabilities()
-    info = parts.PeerInfo()
-    auth_methods: tuple[parts.AuthMethod, ...] = ()
-    cancel: Literal["end"] = "end"
-    opens_with: frozenset[str] = frozenset()
-    blocks: tuple[type, ...] = (parts.Text,)
+    names_sessions = False
 
     def __init__(self, *, version: str = VERSION) -> None:
         self._ours = version
-        self.version: str | None = None
         self._ids = itertools.count(1)
         self._running: list[str] = []
         self._changed: dict[str, parts.FileChange] = {}
         """What the turn has changed so far, by path."""
 
-    def hello(self) -> tuple[str, Any]:
+    def hello(self) -> Message:
         return INITIALIZE, Initialize(self._ours)
 
     def greeted(self, result: Raw) -> None:
@@ -149,96 +129,47 @@ class ClientEnd:
         require_version(answer, self._ours)
         self.version = answer.protocol_version
 
-    def opening(
-        self,
-        how: str,
-        session_id: str | None,
-        *,
-        cwd: str,
-        mode: str | None,
-        model: str | None,
-        mcp_servers: Sequence[Mapping[str, Any]],
-        metadata: Mapping[str, Any],
-    ) -> Sequence[tuple[str, Any]]:
-        return ()
-
-    def opened(
-        self,
-        result: Raw | None,
-        session_id: str | None,
-        how: str,
-        place_of: Callable[[str | None], EventEnvelope],
-    ) -> tuple[str, list[Event]]:
-        return SESSION, []
-
-    def listing(self, cursor: str | None) -> Sequence[tuple[str, Any]]:
-        return ()
-
-    def listed(self, result: Raw) -> tuple[list[Any], None]:
-        return [], None
-
-    def prompting(
-        self, session_id: str, blocks: Sequence[parts.Block]
-    ) -> Sequence[tuple[str, Any]]:
-        return ((PROMPT, Prompt(text_of(blocks))),)
+    def prompting(self, session_id: str, blocks: Sequence[parts.Block]) -> Sequence[Message]:
+        return ((PROMPT, Prompt(base.text_of(blocks))),)
 
     def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
         answer = msgspec.json.decode(result, type=Answer)
-        usage = usage_of(answer.usage)
+        usage = base.usage_of(answer.usage)
+        stop, text = answer.finish_reason, answer.content
         return [
             *self.closing(place),
-            model.TurnEnded(
-                *place.base(PROMPT, bytes(result)),
-                words.outcome_of(answer.finish_reason),
-                answer.finish_reason,
-                None,
-                answer.content,
-                usage,
-            ),
+            base.ended(place, PROMPT, bytes(result), stop, text=text, usage=usage),
         ]
 
-    def notified(
-        self, method: str, params: Raw, line: bytes, place_of: Callable[[str | None], EventEnvelope]
+    def _chunk(
+        self, chunk: Chunk, place: EventEnvelope, native: str, line: bytes
     ) -> Sequence[Event]:
-        place = place_of(None)
-        try:
-            match method:
-                case "agent_message_chunk":
-                    chunk = _decode_chunk(params)
-                    base = place.base(CHUNK, line)
-                    return (model.MessageDelta(*base, Role.AGENT, chunk.text),)
-                case "tool_call":
-                    return (self._tool(msgspec.json.decode(params, type=ToolCall), place, line),)
-                case "file_change":
-                    change = msgspec.json.decode(params, type=FileChange)
-                    return (self._file(change, place, line),)
-        except UNDECODABLE as error:
-            return (model.Unknown(*place.base(method, line), str(error)),)
-        return (model.Unknown(*place.base(method, line), "an unknown notification"),)
+        return (model.MessageDelta(*place.base(native, line), Role.AGENT, chunk.text),)
 
-    def _tool(self, call: ToolCall, place: EventEnvelope, line: bytes) -> Event:
+    def _tool(
+        self, call: ToolCall, place: EventEnvelope, native: str, line: bytes
+    ) -> Sequence[Event]:
         tool_id = f"tool-{next(self._ids)}"
         self._running.append(tool_id)
-        return model.ToolChanged(
-            *place.base(TOOL, line),
-            tool_id,
-            title=call.tool,
-            name=call.tool,
-            kind=words.tool_kind(call.tool),
-            status=ToolStatus.RUNNING,
-            input=call.input,
+        running = ToolStatus.RUNNING
+        call_event = base.tool_named(
+            place, native, line, tool_id, call.tool, running, input=call.input
         )
+        return (call_event,)
 
-    def _file(self, change: FileChange, place: EventEnvelope, line: bytes) -> Event:
+    def _file(
+        self, change: FileChange, place: EventEnvelope, native: str, line: bytes
+    ) -> Sequence[Event]:
         # A message names one file, and the event all that the turn has changed.
         known = self._changed.get(change.path)
         diff = change.diff if known is None else f"{known.diff}{change.diff}"
         self._changed[change.path] = parts.FileChange(change.path, FileOp.UNKNOWN, diff=diff)
         files = tuple(self._changed.values())
-        return model.FilesChanged(*place.base(FILE, line), files, ChangeStage.UNKNOWN)
+        return (model.FilesChanged(*place.base(native, line), files, ChangeStage.UNKNOWN),)
 
-    def worked(self, method: str) -> None:
-        pass
+    notifications = base.meanings(
+        {CHUNK: (Chunk, _chunk), TOOL: (ToolCall, _tool), FILE: (FileChange, _file)}
+    )
 
     def closing(self, place: EventEnvelope) -> list[Event]:
         self._changed.clear()
@@ -247,15 +178,6 @@ class ClientEnd:
             model.ToolChanged(*place.base(TOOL, None), tool_id, status=ToolStatus.OTHER)
             for tool_id in running
         ]
-
-    def cancelling(self, session_id: str) -> None:
-        return None
-
-    def setting_mode(self, session_id: str, mode: str) -> None:
-        return None
-
-
-_decode_chunk = msgspec.json.Decoder(Chunk).decode
 
 
 def require_version(answer: Initialized, ours: str) -> None:
@@ -271,17 +193,6 @@ def require_version(answer: Initialized, ours: str) -> None:
             )
 
 
-def text_of(blocks: Sequence[parts.Block]) -> str:
-    """The text of a prompt."""
-    return "\n".join(block.text for block in blocks if isinstance(block, parts.Text))
-
-
-def usage_of(told: Usage | None) -> parts.Usage | None:
-    if told is None:
-        return None
-    return parts.Usage(input_tokens=told.input_tokens, output_tokens=told.output_tokens)
-
-
 # -- the agent's end
 
 
@@ -293,46 +204,33 @@ def finish_reason(stop: str) -> str:
     return _FINISH.get(stop, stop)
 
 
-class AgentEnd:
+class AgentEnd(base.AgentEnd):
     """What an agent does in one turn, in the words of this dialect."""
 
-    def __init__(self, session_id: str = SESSION) -> None:
-        self.said: list[str] = []
-        self._told: set[str] = set()
+    def __init__(self) -> None:
+        super().__init__()
         self._changes: dict[str | None, tuple[parts.FileChange, ...]] = {}
 
-    @property
-    def text(self) -> str:
-        return "".join(self.said)
+    def message(self, event: model.MessageDelta) -> Message:
+        return CHUNK, Chunk(event.text)
 
-    def tell(self, event: Event) -> list[tuple[str, Any]]:
-        match event:
-            case model.MessageDelta(role=Role.AGENT, text=text) if text:
-                self.said.append(text)
-                return [(CHUNK, Chunk(text))]
-            case model.ToolChanged():
-                return self._tell_tool(event)
-            case model.FilesChanged(changes=changes, stage=stage, tool_id=tool_id):
-                # A change that is only proposed may never be made: it waits for its tool's end.
-                self._changes[tool_id] = changes
-                return self._tell_files(tool_id) if stage is ChangeStage.APPLIED else []
-            case _:
-                return []
-
-    def _tell_tool(self, event: model.ToolChanged) -> list[tuple[str, Any]]:
-        messages: list[tuple[str, Any]] = []
-        if event.tool_id not in self._told:
-            self._told.add(event.tool_id)
-            name = event.name or event.title or event.tool_id
+    def tool(self, event: model.ToolChanged) -> list[Message]:
+        messages: list[Message] = []
+        if self.begins(event.tool_id):
             given = None if event.input is msgspec.UNSET else event.input
-            messages.append((TOOL, ToolCall(str(name), given)))
+            messages.append((TOOL, ToolCall(base.tool_name(event), given)))
         if event.status is ToolStatus.COMPLETED:
             messages += self._tell_files(event.tool_id)
-        elif isinstance(event.status, ToolStatus) and event.status.over:
+        elif base.is_over(event):
             self._changes.pop(event.tool_id, None)
         return messages
 
-    def _tell_files(self, tool_id: str | None) -> list[tuple[str, Any]]:
+    def files(self, event: model.FilesChanged) -> list[Message]:
+        # A change that is only proposed may never be made: it waits for its tool's end.
+        self._changes[event.tool_id] = event.changes
+        return self._tell_files(event.tool_id) if event.stage is ChangeStage.APPLIED else []
+
+    def _tell_files(self, tool_id: str | None) -> list[Message]:
         changes = self._changes.pop(tool_id, ())
         return [(FILE, FileChange(change.path, _diff(change))) for change in changes]
 

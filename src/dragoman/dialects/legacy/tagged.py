@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, field
 
+from dragoman.dialects.legacy import base
 from dragoman.events import model, parts, words
 from dragoman.events.envelope import EventEnvelope
 from dragoman.events.losses import Loss, Part
@@ -177,7 +178,7 @@ _COMMAND: Final = re.compile(r"/([A-Za-z][\w.:-]*)(?:\s+(.*))?\Z", re.DOTALL)
 # -- the client's end
 
 
-class ClientEnd:
+class ClientEnd(base.ClientEnd):
     """This dialect as a client speaks it."""
 
     name = DIALECT

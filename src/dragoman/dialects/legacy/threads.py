@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Raw, Struct, field
 
+from dragoman.dialects.legacy import base
 from dragoman.events import model, parts, words
 from dragoman.events.envelope import EventEnvelope
 from dragoman.events.losses import Loss, Part
@@ -147,7 +148,7 @@ _RETRYABLE: Final = frozenset({ErrorKind.RATE_LIMITED, ErrorKind.OVERLOADED, Err
 # -- the client's end
 
 
-class ClientEnd:
+class ClientEnd(base.ClientEnd):
     """This dialect as a client speaks it."""
 
     name = DIALECT

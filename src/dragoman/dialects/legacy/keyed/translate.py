@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Raw
 
+from dragoman.dialects.legacy import base
 from dragoman.dialects.legacy.keyed import shapes
 from dragoman.errors import ProtocolMismatch, Unsupported
 from dragoman.events import model, parts, words
@@ -62,7 +63,7 @@ OPTIONS: Final = (
 """What a permission can be answered with; the dialect does not list it."""
 
 
-class ClientEnd:
+class ClientEnd(base.ClientEnd):
     """This dialect as a client speaks it."""
 
     name = DIALECT
