@@ -7,18 +7,19 @@ a result that says so, not with a JSON-RPC error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct, field
 
 from dragoman.dialects.legacy import base
-from dragoman.events import model, parts, words
+from dragoman.dialects.legacy.base import Message, PlaceOf, SessionOptions
+from dragoman.events import model, parts
 from dragoman.events.envelope import EventEnvelope
 from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event
-from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome, Role
+from dragoman.events.words import ErrorKind, Role
 from dragoman.wire.messages import UNDECODABLE
 
 DIALECT: Final = "threads"
@@ -30,30 +31,22 @@ LOSSES: Final = (
         "streamed text: progress has no names, the text comes with a good result",
         (Part.STREAMED_TEXT, Part.MESSAGE_IDS),
     ),
-    Loss("thoughts", (Part.THOUGHTS,)),
+    base.NO_THOUGHTS,
     Loss("tool calls, diffs and plans", (Part.TOOLS, Part.CHANGES, Part.PLANS)),
-    Loss("permissions", (Part.PERMISSIONS,), ("permissions",)),
-    Loss("how full the context is, and sums", (Part.CONTEXT_USAGE, Part.TOTAL_USAGE)),
+    base.NO_PERMISSIONS,
+    base.ONLY_TURN_USAGE,
     Loss("the ids of replayed messages", (Part.REPLAYED_IDS,)),
-    Loss(
-        "the client's files and terminals, and MCP servers",
-        (),
-        ("mcp_stdio", "mcp_http", "mcp_sse"),
-    ),
+    base.NO_CLIENT_SERVICES,
     Loss(
         "listing, forking, closing and deleting sessions, and more folders for one",
         (),
         ("list", "fork", "close", "delete", "additional_directories"),
     ),
-    Loss(
-        "modes, models and options",
-        (Part.MODES, Part.MODELS, Part.OPTIONS),
-        ("set_mode", "set_model", "set_option"),
-    ),
-    Loss("which slash commands there are", (Part.COMMANDS,)),
-    Loss("images, sound and embedded resources in a prompt", (), ("image", "audio", "embedded")),
-    Loss("cancelling: only ending the process stops a turn", (), ("cancel",)),
-    Loss("logging out, and adding to a turn that is running", (), ("logout", "steer")),
+    base.NO_SETTINGS,
+    base.NO_COMMANDS,
+    base.ONLY_TEXT_PROMPTS,
+    base.NO_CANCEL,
+    base.NO_LOGOUT,
 )
 
 INITIALIZE: Final = "initialize"
@@ -82,9 +75,7 @@ class Turn(Struct, frozen=True, rename="camel"):
     text: str
 
 
-class Usage(Struct, frozen=True, omit_defaults=True):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
+Usage = base.TokenUsage
 
 
 class Error(Struct, frozen=True):
@@ -139,11 +130,6 @@ ERRORS: Final[dict[str, ErrorKind]] = {
 }
 """What the codes of a failed turn mean; others are the peer's own."""
 
-_VAGUE: Final = frozenset({ErrorKind.PEER, ErrorKind.INTERNAL})
-"""Kinds that the words of an error may still refine."""
-
-_RETRYABLE: Final = frozenset({ErrorKind.RATE_LIMITED, ErrorKind.OVERLOADED, ErrorKind.NETWORK})
-
 
 # -- the client's end
 
@@ -152,99 +138,55 @@ class ClientEnd(base.ClientEnd):
     """This dialect as a client speaks it."""
 
     name = DIALECT
-    loads_from_list = False
     half_duplex = True
     capabilities = parts.Capabilities(load=True, resume=True)
-    info = parts.PeerInfo()
-    auth_methods: tuple[parts.AuthMethod, ...] = ()
-    version: str | None = None
-    cancel: Literal["end"] = "end"
-    opens_with: frozenset[str] = frozenset()
-    blocks: tuple[type, ...] = (parts.Text,)
 
     def __init__(self, *, service_name: str = SERVICE, handshake: bool = False) -> None:
         self._service = Service(service_name)
         self._handshake = handshake
         self._first: str | None = None
 
-    def hello(self) -> tuple[str, Any] | None:
+    def hello(self) -> Message | None:
         return (INITIALIZE, self._service) if self._handshake else None
 
     def greeted(self, result: Raw) -> None:
-        self._first = msgspec.json.decode(result, type=Thread).thread_id
+        self._first = _decode_thread(result).thread_id
 
-    def opening(
-        self,
-        how: str,
-        session_id: str | None,
-        *,
-        cwd: str,
-        mode: str | None,
-        model: str | None,
-        mcp_servers: Sequence[Mapping[str, Any]],
-        metadata: Mapping[str, Any],
-    ) -> Sequence[tuple[str, Any]]:
+    def open_with(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
         if session_id is not None:
             return ((RESUME, Thread(session_id)),)
         # A handshake is answered with a thread: the first one is there already.
         return () if self._first is not None else ((START, self._service),)
 
     def opened(
-        self,
-        result: Raw | None,
-        session_id: str | None,
-        how: str,
-        place_of: Callable[[str | None], EventEnvelope],
+        self, result: Raw | None, session_id: str | None, how: str, place_of: PlaceOf
     ) -> tuple[str, list[Event]]:
         if result is None:
             assert self._first is not None
             thread_id, self._first = self._first, None
             return thread_id, []
         if session_id is None:
-            return msgspec.json.decode(result, type=Thread).thread_id, []
+            return _decode_thread(result).thread_id, []
         state = msgspec.json.decode(result, type=State)
         if how != "load":
             return state.thread_id, []
         return state.thread_id, history(state, place_of(state.thread_id))
 
-    def listing(self, cursor: str | None) -> Sequence[tuple[str, Any]]:
-        return ()
-
-    def listed(self, result: Raw) -> tuple[list[Any], None]:
-        return [], None
-
-    def prompting(
-        self, session_id: str, blocks: Sequence[parts.Block]
-    ) -> Sequence[tuple[str, Any]]:
-        text = "\n".join(block.text for block in blocks if isinstance(block, parts.Text))
-        return ((TURN, Turn(session_id, text)),)
+    def prompting(self, session_id: str, blocks: Sequence[parts.Block]) -> Sequence[Message]:
+        return ((TURN, Turn(session_id, base.text_of(blocks))),)
 
     def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
         answer = msgspec.json.decode(result, type=Result)
         place.turn = answer.turn_id or place.turn
         return of_result(answer, place, bytes(result))
 
-    def notified(
-        self, method: str, params: Raw, line: bytes, place_of: Callable[[str | None], EventEnvelope]
-    ) -> Sequence[Event]:
+    def notified(self, method: str, params: Raw, line: bytes, place_of: PlaceOf) -> Sequence[Event]:
         try:
             thread_id = _decode_thread(params).thread_id
         except UNDECODABLE:
             thread_id = None
-        base = place_of(thread_id).base(method, line)
-        return (model.Unknown(*base, "progress has no names in this dialect"),)
-
-    def worked(self, method: str) -> None:
-        pass
-
-    def closing(self, place: EventEnvelope) -> list[Event]:
-        return []
-
-    def cancelling(self, session_id: str) -> None:
-        return None
-
-    def setting_mode(self, session_id: str, mode: str) -> None:
-        return None
+        progress = place_of(thread_id).base(method, line)
+        return (model.Unknown(*progress, "progress has no names in this dialect"),)
 
 
 _decode_thread = msgspec.json.Decoder(Thread).decode
@@ -252,26 +194,22 @@ _decode_thread = msgspec.json.Decoder(Thread).decode
 
 def of_result(result: Result, place: EventEnvelope, raw: bytes | None) -> list[Event]:
     """How a turn ended."""
-    failure: parts.Failure | None = None
-    events: list[Event] = []
-    outcome = words.outcome_of(result.status)
-    if result.error is not None or result.status == "error":
-        error = result.error or Error()
-        kind = ERRORS.get(error.code, ErrorKind.PEER)
-        if kind in _VAGUE and "rate limit" in error.message.lower():
-            kind = ErrorKind.RATE_LIMITED
-        outcome = ERROR_OUTCOMES.get(kind, Outcome.FAILED)
-        message = error.message or "the agent did not say why"
-        failure = parts.Failure(message, kind, error.code or None, kind in _RETRYABLE)
-        events.append(model.ErrorReported(*place.base(TURN, raw), "turn", failure))
-    usage = None
-    if result.usage is not None:
-        usage = parts.Usage(
-            input_tokens=result.usage.input_tokens, output_tokens=result.usage.output_tokens
-        )
-    base = place.base(TURN, raw)
-    events.append(model.TurnEnded(*base, outcome, result.status, failure, result.content, usage))
-    return events
+    usage = base.usage_of(result.usage)
+    text = result.content
+    if result.error is None and result.status != "error":
+        return [base.ended(place, TURN, raw, result.status, text=text, usage=usage)]
+    error = result.error or Error()
+    return base.failed(
+        place,
+        TURN,
+        raw,
+        result.status,
+        kind=ERRORS.get(error.code, ErrorKind.PEER),
+        code=error.code or None,
+        message=error.message or base.UNEXPLAINED,
+        text=text,
+        usage=usage,
+    )
 
 
 def history(state: State, place: EventEnvelope) -> list[Event]:
@@ -281,38 +219,30 @@ def history(state: State, place: EventEnvelope) -> list[Event]:
     if last is not None and not any(turn.turn_id == last.turn_id for turn in turns):
         turns = [*turns, last]
     events: list[Event] = []
-    replay, place.replay = place.replay, True
-    for turn in turns:
-        place.turn = turn.turn_id or None
-        if turn.text:
-            events.append(model.MessageDelta(*place.base(RESUME, None), Role.USER, turn.text))
-        if turn.content:
-            events.append(model.MessageDelta(*place.base(RESUME, None), Role.AGENT, turn.content))
-        events += of_result(turn, place, None)
-    place.turn, place.replay = None, replay
+    with base.replaying(place):
+        for turn in turns:
+            place.turn = turn.turn_id or None
+            for role, text in ((Role.USER, turn.text), (Role.AGENT, turn.content)):
+                if text:
+                    events.append(model.MessageDelta(*place.base(RESUME, None), role, text))
+            events += of_result(turn, place, None)
+        place.turn = None
     return events
 
 
 # -- the agent's end
 
 
-class AgentEnd:
+class AgentEnd(base.AgentEnd):
     """What an agent does in one turn, in the words of this dialect."""
 
     def __init__(self, thread_id: str, turn_id: str) -> None:
+        super().__init__()
         self.thread_id = thread_id
         self.turn_id = turn_id
-        self.said: list[str] = []
 
-    @property
-    def text(self) -> str:
-        return "".join(self.said)
-
-    def tell(self, event: Event) -> list[tuple[str, Any]]:
-        if isinstance(event, model.MessageDelta) and event.role is Role.AGENT and event.text:
-            self.said.append(event.text)
-            return [(PROGRESS, Progress(self.thread_id, self.turn_id, event.text))]
-        return []
+    def message(self, event: model.MessageDelta) -> Message:
+        return PROGRESS, Progress(self.thread_id, self.turn_id, event.text)
 
 
 _NUMBERS: Final = {
