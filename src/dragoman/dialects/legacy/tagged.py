@@ -7,19 +7,19 @@ dots. Cancelling is a request and best effort: a serial agent reads it only afte
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, field
 
 from dragoman.dialects.legacy import base
+from dragoman.dialects.legacy.base import Message, PlaceOf, SessionOptions
 from dragoman.events import model, parts, words
 from dragoman.events.envelope import EventEnvelope
 from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event
 from dragoman.events.words import Outcome, PlanStatus, Role, ToolStatus
-from dragoman.wire.messages import UNDECODABLE
 
 DIALECT: Final = "tagged"
 VERSION: Final = "1"
@@ -27,18 +27,16 @@ VERSION: Final = "1"
 
 LOSSES: Final = (
     Loss("thoughts have no type of their own: they are message chunks with the role `thought`"),
-    Loss("the ids of messages", (Part.MESSAGE_IDS,)),
+    base.NO_MESSAGE_IDS,
     Loss("plans have no fields: they travel as text", (Part.PLAN_ENTRIES,)),
-    Loss(
-        "the title and the kind of a tool call: only its name", (Part.TOOL_TITLES, Part.TOOL_KINDS)
-    ),
+    base.ONLY_TOOL_NAMES,
     Loss(
         "what a tool was given, other than as text; its content and locations",
         (Part.TOOL_INPUT_VALUES, Part.TOOL_CONTENT, Part.TOOL_LOCATIONS),
     ),
-    Loss("diffs", (Part.CHANGES,)),
-    Loss("permissions", (Part.PERMISSIONS,), ("permissions",)),
-    Loss("usage", (Part.CONTEXT_USAGE, Part.TURN_USAGE)),
+    base.NO_DIFFS,
+    base.NO_PERMISSIONS,
+    base.NO_USAGE,
     Loss("why a turn failed", (Part.FAILURES,)),
     Loss("the client's files and terminals: there are capabilities for them, and no methods"),
     Loss(
@@ -51,14 +49,10 @@ LOSSES: Final = (
         (),
         ("list", "load", "resume", "fork", "close", "delete", "additional_directories"),
     ),
-    Loss(
-        "modes, models and options",
-        (Part.MODES, Part.MODELS, Part.OPTIONS),
-        ("set_mode", "set_model", "set_option"),
-    ),
-    Loss("which slash commands there are", (Part.COMMANDS,)),
+    base.NO_SETTINGS,
+    base.NO_COMMANDS,
     Loss("a cancel is only read between two requests by a serial agent"),
-    Loss("logging out, and adding to a turn that is running", (), ("logout", "steer")),
+    base.NO_LOGOUT,
 )
 
 INITIALIZE: Final = "initialize"
@@ -133,8 +127,7 @@ class Prompt(Struct, frozen=True, omit_defaults=True):
     command: CommandInput | None = None
 
 
-class Stopped(Struct, frozen=True, rename="camel"):
-    stop_reason: str
+Stopped = base.StopAnswer
 
 
 class Cancel(Struct, frozen=True, rename="camel"):
@@ -182,20 +175,15 @@ class ClientEnd(base.ClientEnd):
     """This dialect as a client speaks it."""
 
     name = DIALECT
-    loads_from_list = False
-    half_duplex = False
-    auth_methods: tuple[parts.AuthMethod, ...] = ()
-    cancel: Literal["request"] = "request"
-    opens_with: frozenset[str] = frozenset({"metadata"})
-    blocks: tuple[type, ...] = (parts.Text, parts.Image, parts.Audio)
+    capabilities = parts.Capabilities(cancel=True)
+    cancel = "request"
+    opens_with = frozenset({"metadata"})
+    blocks = (parts.Text, parts.Image, parts.Audio)
 
     def __init__(self, *, client_name: str = "dragoman", client_version: str = "") -> None:
         self._client = Info(client_name, client_version)
-        self.info = parts.PeerInfo()
-        self.capabilities = parts.Capabilities(cancel=True)
-        self.version: str | None = None
 
-    def hello(self) -> tuple[str, Any]:
+    def hello(self) -> Message:
         return INITIALIZE, Initialize(client_info=self._client)
 
     def greeted(self, result: Raw) -> None:
@@ -206,39 +194,17 @@ class ClientEnd(base.ClientEnd):
         # `loadSession` may be true, but there is no method to load one with.
         self.capabilities = parts.Capabilities(image=can.image, audio=can.audio, cancel=True)
 
-    def opening(
-        self,
-        how: str,
-        session_id: str | None,
-        *,
-        cwd: str,
-        mode: str | None,
-        model: str | None,
-        mcp_servers: Sequence[Mapping[str, Any]],
-        metadata: Mapping[str, Any],
-    ) -> Sequence[tuple[str, Any]]:
-        words = {key: str(value) for key, value in metadata.items()}
-        return ((NEW, NewSession({"workDir": cwd, **words})),)
+    def open_with(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
+        words = {key: str(value) for key, value in options.metadata.items()}
+        return ((NEW, NewSession({"workDir": options.cwd, **words})),)
 
     def opened(
-        self,
-        result: Raw | None,
-        session_id: str | None,
-        how: str,
-        place_of: Callable[[str | None], EventEnvelope],
+        self, result: Raw | None, session_id: str | None, how: str, place_of: PlaceOf
     ) -> tuple[str, list[Event]]:
         assert result is not None
         return msgspec.json.decode(result, type=SessionAnswer).session.id, []
 
-    def listing(self, cursor: str | None) -> Sequence[tuple[str, Any]]:
-        return ()
-
-    def listed(self, result: Raw) -> tuple[list[Any], None]:
-        return [], None
-
-    def prompting(
-        self, session_id: str, blocks: Sequence[parts.Block]
-    ) -> Sequence[tuple[str, Any]]:
+    def prompting(self, session_id: str, blocks: Sequence[parts.Block]) -> Sequence[Message]:
         first = blocks[0] if blocks else None
         command = None
         if isinstance(first, parts.Text) and (found := _COMMAND.match(first.text.strip())):
@@ -246,23 +212,13 @@ class ClientEnd(base.ClientEnd):
         return ((PROMPT, Prompt(session_id, [_part(block) for block in blocks], command)),)
 
     def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
-        stop = msgspec.json.decode(result, type=Stopped).stop_reason
-        base = place.base(PROMPT, bytes(result))
-        return [model.TurnEnded(*base, words.outcome_of(stop), stop)]
+        return base.stopped(result, place, PROMPT)
 
-    def notified(
-        self, method: str, params: Raw, line: bytes, place_of: Callable[[str | None], EventEnvelope]
+    def _update(
+        self, message: SessionUpdate, place: EventEnvelope, method: str, line: bytes
     ) -> Sequence[Event]:
-        if method != UPDATE:
-            base = place_of(None).base(method, line)
-            return (model.Unknown(*base, "an unknown notification"),)
-        try:
-            message = _decode_update(params)
-        except UNDECODABLE as error:
-            return (model.Unknown(*place_of(None).base(method, line), str(error)),)
-        place = place_of(message.session_id)
         update = message.update
-        native = f"{UPDATE}:{update.type}"
+        native = f"{method}:{update.type}"
         match update.type:
             case "messageChunk" if update.role in _ROLES:
                 role = _ROLES[update.role]
@@ -273,20 +229,10 @@ class ClientEnd(base.ClientEnd):
                 return (model.PlanSet(*place.base(native, line), text=update.chunk),)
         return (model.Unknown(*place.base(native, line), "nothing that has a meaning here"),)
 
-    def worked(self, method: str) -> None:
-        pass
+    notifications = base.meanings({UPDATE: (SessionUpdate, _update)})
 
-    def closing(self, place: EventEnvelope) -> list[Event]:
-        return []
-
-    def cancelling(self, session_id: str) -> tuple[str, Any]:
+    def cancelling(self, session_id: str) -> Message:
         return CANCEL, Cancel(session_id)
-
-    def setting_mode(self, session_id: str, mode: str) -> None:
-        return None
-
-
-_decode_update = msgspec.json.Decoder(SessionUpdate).decode
 
 
 def _part(block: parts.Block) -> PromptPart:
@@ -316,13 +262,13 @@ def block_of(part: PromptPart) -> parts.Block:
 
 def _tool(call: ToolCall, place: EventEnvelope, native: str, line: bytes) -> Event:
     status = words.tool_status(call.status)
-    return model.ToolChanged(
-        *place.base(native, line),
+    return base.tool_named(
+        place,
+        native,
+        line,
         call.id,
-        title=call.name,
-        name=call.name,
-        kind=words.tool_kind(call.name),
-        status=status,
+        call.name,
+        status,
         input=call.input or UNSET,
         output=call.output or UNSET,
         error=(call.output or None) if status is ToolStatus.FAILED else UNSET,
@@ -342,51 +288,50 @@ def stop_reason(stop: str) -> str:
     return "endTurn" if words.outcome_of(stop) is Outcome.OK else "error"
 
 
-class AgentEnd:
+class AgentEnd(base.AgentEnd):
     """What an agent does in one session, in the words of this dialect."""
 
+    roles = frozenset(_ROLE_WORDS)
+    keeps_text = False
+
     def __init__(self, session_id: str) -> None:
+        super().__init__()
         self._session_id = session_id
         self._tools: dict[str, ToolCall] = {}
 
-    def tell(self, event: Event) -> list[tuple[str, Any]]:
-        update: Update | None = None
-        match event:
-            case model.MessageDelta(role=role, text=text) if text:
-                update = Update("messageChunk", _ROLE_WORDS[role], text)
-            case model.ToolChanged():
-                update = Update("toolCall", tool_call=self._tool(event))
-            case model.PlanSet(entries=entries):
-                update = Update("planUpdate", chunk="\n".join(map(_step, entries)))
-        return [] if update is None else [(UPDATE, SessionUpdate(self._session_id, update))]
+    def message(self, event: model.MessageDelta) -> Message:
+        return self._update(Update("messageChunk", _ROLE_WORDS[event.role], event.text))
 
-    def _tool(self, event: model.ToolChanged) -> ToolCall:
-        known = self._tools.get(event.tool_id)
-        name = event.name or event.title or (known.name if known else event.tool_id)
-        status = known.status if known else "running"
+    def plan(self, event: model.PlanSet) -> list[Message]:
+        steps = "\n".join(map(_step, event.entries))
+        return [self._update(Update("planUpdate", chunk=steps))]
+
+    def tool(self, event: model.ToolChanged) -> list[Message]:
+        known = self._tools.get(event.tool_id, _NEW_CALL)
+        status = known.status
         if event.status is ToolStatus.COMPLETED:
             status = "completed"
-        elif isinstance(event.status, ToolStatus) and event.status.over:
+        elif base.is_over(event):
             status = "error"
-        call = ToolCall(
+        call = self._tools[event.tool_id] = ToolCall(
             event.tool_id,
-            str(name),
+            base.tool_name(event, known.name),
             status,
-            _text(event.input) or (known.input if known else ""),
-            _text(event.output) or _content(event) or (known.output if known else ""),
+            _text(event.input) or known.input,
+            _text(event.output) or base.content_text(event) or known.output,
         )
-        self._tools[event.tool_id] = call
-        return call
+        return [self._update(Update("toolCall", tool_call=call))]
+
+    def _update(self, update: Update) -> Message:
+        return UPDATE, SessionUpdate(self._session_id, update)
+
+
+_NEW_CALL: Final = ToolCall("", "", "running")
 
 
 def _step(entry: parts.PlanEntry) -> str:
     mark = {PlanStatus.COMPLETED: "x", PlanStatus.RUNNING: ">"}.get(entry.status, " ")
     return f"- [{mark}] {entry.text}"
-
-
-def _content(event: model.ToolChanged) -> str:
-    items = event.content if isinstance(event.content, tuple) else ()
-    return "\n".join(item.text for item in items if isinstance(item, parts.Text))
 
 
 def _text(value: Any) -> str:
