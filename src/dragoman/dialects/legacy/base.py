@@ -157,9 +157,7 @@ class ClientEnd:
     """The kinds of blocks that a prompt may have."""
 
     notifications: ClassVar[Mapping[str, tuple[Callable[[Raw], Any], Meaning]]] = {}
-    """The notifications of an agent, from `meanings`."""
-    names_sessions: ClassVar[bool] = True
-    """Whether notifications have a `session_id`."""
+    """The notifications of an agent, from `meanings`. Each shape has a `session_id`."""
 
     def hello(self) -> Message | None:
         """The handshake, if there is one."""
@@ -209,16 +207,14 @@ class ClientEnd:
 
     def notified(self, method: str, params: Raw, line: bytes, place_of: PlaceOf) -> Sequence[Event]:
         """What a notification says. Never raises."""
-        known = self.notifications.get(method)
-        if known is None:
-            return (Unknown(*place_of(None).base(method, line), "an unknown notification"),)
-        decode, meaning = known
         try:
+            decode, meaning = self.notifications[method]
             message = decode(params)
+        except KeyError:
+            return (Unknown(*place_of(None).base(method, line), "an unknown notification"),)
         except UNDECODABLE as error:
             return (Unknown(*place_of(None).base(method, line), str(error)),)
-        place = place_of(message.session_id if self.names_sessions else None)
-        return meaning(self, message, place, method, line)
+        return meaning(self, message, place_of(message.session_id), method, line)
 
     def worked(self, method: str) -> None:
         """The other side has this method."""

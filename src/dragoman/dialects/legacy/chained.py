@@ -8,56 +8,46 @@ response to a prompt may never come: a notification ends the turn.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from dragoman.dialects.legacy import base
+from dragoman.dialects.legacy.base import Message, PlaceOf, SessionOptions
 from dragoman.events import model, parts, words
 from dragoman.events.envelope import EventEnvelope
 from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event
-from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome, Role, ToolStatus
-from dragoman.wire.messages import UNDECODABLE
+from dragoman.events.words import ErrorKind, Role, ToolStatus
 
 DIALECT: Final = "chained"
 
 LOSSES: Final = (
     Loss("a handshake: nothing is known of the agent before it is used"),
     Loss("the ids of messages", (Part.MESSAGE_IDS, Part.REPLAYED_IDS)),
-    Loss(
-        "the title and the kind of a tool call: only its name", (Part.TOOL_TITLES, Part.TOOL_KINDS)
-    ),
+    base.ONLY_TOOL_NAMES,
     Loss(
         "the content and the locations of a tool call: only its result",
         (Part.TOOL_CONTENT, Part.TOOL_LOCATIONS),
     ),
-    Loss("diffs", (Part.CHANGES,)),
-    Loss("plans", (Part.PLANS,)),
-    Loss("permissions", (Part.PERMISSIONS,), ("permissions",)),
-    Loss("usage", (Part.CONTEXT_USAGE, Part.TURN_USAGE)),
-    Loss(
-        "the client's files and terminals, and MCP servers",
-        (),
-        ("mcp_stdio", "mcp_http", "mcp_sse"),
-    ),
+    base.NO_DIFFS,
+    base.NO_PLANS,
+    base.NO_PERMISSIONS,
+    base.NO_USAGE,
+    base.NO_CLIENT_SERVICES,
     Loss("of a loaded session, everything but its messages"),
     Loss(
         "resuming, forking, closing and deleting sessions, and more folders for one",
         (),
         ("resume", "fork", "close", "delete", "additional_directories"),
     ),
-    Loss(
-        "modes, models and options",
-        (Part.MODES, Part.MODELS, Part.OPTIONS),
-        ("set_mode", "set_model", "set_option"),
-    ),
-    Loss("which slash commands there are", (Part.COMMANDS,)),
+    base.NO_SETTINGS,
+    base.NO_COMMANDS,
     Loss("sound and embedded resources in a prompt", (), ("audio", "embedded")),
-    Loss("cancelling: only ending the process stops a turn", (), ("cancel",)),
-    Loss("logging out, and adding to a turn that is running", (), ("logout", "steer")),
+    base.NO_CANCEL,
+    base.NO_LOGOUT,
 )
 
 LIST: Final = ("session/list", "sessions/list", "list_sessions", "listSessions")
@@ -73,6 +63,8 @@ STATUS: Final = ("turn/status", "message/status", "completion/status")
 ERROR: Final = "error"
 
 PAGE_SIZE: Final = 50
+_ENDS: Final = ("completed", "error")
+"""The statuses that end a turn."""
 _ENDED: Final = 32
 """How many ended turns of a session are remembered, so that a late word about one of them does not
 end the next."""
@@ -199,169 +191,7 @@ def family_of(method: str) -> int | None:
     return None
 
 
-# -- the client's end
-
-
-class ClientEnd(base.ClientEnd):
-    """This dialect as a client speaks it."""
-
-    name = DIALECT
-    loads_from_list = True
-    half_duplex = False
-    info = parts.PeerInfo()
-    auth_methods: tuple[parts.AuthMethod, ...] = ()
-    version: str | None = None
-    cancel: Literal["end"] = "end"
-    opens_with: frozenset[str] = frozenset({"metadata"})
-    blocks: tuple[type, ...] = (parts.Text, parts.Image)
-
-    def __init__(self) -> None:
-        self.capabilities = parts.Capabilities(
-            load=None, list=None, image=True, prompt_acknowledged=True
-        )
-        self.family: int | None = None
-        """The style of naming that the other side answered to."""
-        self._listed: dict[str, Session] = {}
-        self._over: dict[str | None, deque[str]] = {}
-
-    def hello(self) -> None:
-        return None
-
-    def greeted(self, result: Raw) -> None:
-        raise AssertionError("there is no handshake")
-
-    def _chain(self, names: Sequence[str]) -> list[str]:
-        if self.family is None:
-            return list(names)
-        first = names[self.family]
-        return [first, *(name for name in names if name != first)]
-
-    def opening(
-        self,
-        how: str,
-        session_id: str | None,
-        *,
-        cwd: str,
-        mode: str | None,
-        model: str | None,
-        mcp_servers: Sequence[Mapping[str, Any]],
-        metadata: Mapping[str, Any],
-    ) -> Sequence[tuple[str, Any]]:
-        if session_id is not None:
-            return ()
-        title = metadata.get("title")
-        context = {key: value for key, value in metadata.items() if key != "title"}
-        body = CreateSession(title, {"cwd": cwd, **context})
-        return [(name, body) for name in self._chain(CREATE)]
-
-    def opened(
-        self,
-        result: Raw | None,
-        session_id: str | None,
-        how: str,
-        place_of: Callable[[str | None], EventEnvelope],
-    ) -> tuple[str, list[Event]]:
-        if result is not None:
-            return msgspec.json.decode(result, type=Created).session_id, []
-        assert session_id is not None
-        session = self._listed.get(session_id)
-        if session is None or how != "load":
-            return session_id, []
-        return session_id, history(session, place_of(session_id))
-
-    def listing(self, cursor: str | None) -> Sequence[tuple[str, Any]]:
-        body = ListSessions(offset=int(cursor or 0))
-        return [(name, body) for name in self._chain(LIST)]
-
-    def listed(self, result: Raw) -> tuple[list[Session], str | None]:
-        page = msgspec.json.decode(result, type=Sessions)
-        self._listed.update({session.id: session for session in page.sessions})
-        return page.sessions, None if page.next_offset is None else str(page.next_offset)
-
-    def prompting(
-        self, session_id: str, blocks: Sequence[parts.Block]
-    ) -> Sequence[tuple[str, Any]]:
-        text = "\n".join(block.text for block in blocks if isinstance(block, parts.Text))
-        images = [
-            Attachment(block.mime_type, block.data)
-            for block in blocks
-            if isinstance(block, parts.Image)
-        ]
-        body = Send(session_id, text, images)
-        return [(name, body) for name in self._chain(PROMPT)]
-
-    def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
-        sent = Sent() if bytes(result) == b"null" else msgspec.json.decode(result, type=Sent)
-        place.turn = sent.turn or place.turn
-        # An answer that only acknowledges ends nothing. One that calls itself done does.
-        if sent.status in ("completed", "error"):
-            self._remember(place)
-            base = place.base(PROMPT[0], bytes(result))
-            return [model.TurnEnded(*base, words.outcome_of(sent.status), sent.status)]
-        base = place.base(PROMPT[0], bytes(result))
-        return [model.TurnState(*base, words.TurnPhase.RUNNING)]
-
-    # -- notifications
-
-    def notified(
-        self, method: str, params: Raw, line: bytes, place_of: Callable[[str | None], EventEnvelope]
-    ) -> Sequence[Event]:
-        known = _NOTIFICATIONS.get(method)
-        if known is None:
-            base = place_of(None).base(method, line)
-            return (model.Unknown(*base, "an unknown notification"),)
-        shape, meaning = known
-        try:
-            message = msgspec.json.decode(params, type=shape)
-        except UNDECODABLE as error:
-            return (model.Unknown(*place_of(None).base(method, line), str(error)),)
-        place = place_of(message.session_id)
-        turn = message.turn
-        if turn is not None:
-            if turn in self._over.get(place.session, ()):
-                base = place.base(method, line)
-                return (model.Unknown(*base, "about a turn that is over"),)
-            place.turn = turn
-        events = meaning(message, place, method, line)
-        if any(isinstance(event, model.TurnEnded) for event in events):
-            self._remember(place)
-        return events
-
-    def _remember(self, place: EventEnvelope) -> None:
-        if place.turn is not None:
-            over = self._over.setdefault(place.session, deque(maxlen=_ENDED))
-            over.append(place.turn)
-
-    def worked(self, method: str) -> None:
-        """The other side has this method: its other names are likely of the same family."""
-        family = family_of(method)
-        self.family = self.family if family is None else family
-
-    def closing(self, place: EventEnvelope) -> list[Event]:
-        return []
-
-    def cancelling(self, session_id: str) -> None:
-        return None
-
-    def setting_mode(self, session_id: str, mode: str) -> None:
-        return None
-
-
-def history(session: Session, place: EventEnvelope) -> list[Event]:
-    """The messages of a listed session as a replay."""
-    roles = {"user": Role.USER, "assistant": Role.AGENT, "agent": Role.AGENT}
-    replay, place.replay = place.replay, True
-    events: list[Event] = []
-    for message in session.messages or ():
-        base = place.base(LIST[0], None)
-        role = roles.get(message.role)
-        if role is None:
-            block = parts.OtherBlock(message.role, message.content)
-            events.append(model.MessageDelta(*base, Role.AGENT, "", block))
-        else:
-            events.append(model.MessageDelta(*base, role, message.content))
-    place.replay = replay
-    return events
+# -- what notifications mean
 
 
 def _text(m: Delta, place: EventEnvelope, native: str, line: bytes) -> list[Event]:
@@ -372,22 +202,13 @@ def _text(m: Delta, place: EventEnvelope, native: str, line: bytes) -> list[Even
 
 
 def _reasoning(m: Reasoning, place: EventEnvelope, native: str, line: bytes) -> list[Event]:
-    base = place.base(native, line)
-    return [model.MessageDelta(*base, Role.THOUGHT, m.delta, None, None, m.mode)]
+    told = place.base(native, line)
+    return [model.MessageDelta(*told, Role.THOUGHT, m.delta, None, None, m.mode)]
 
 
 def _tool_start(m: ToolStart, place: EventEnvelope, native: str, line: bytes) -> list[Event]:
-    return [
-        model.ToolChanged(
-            *place.base(native, line),
-            m.tool_id,
-            title=m.name,
-            name=m.name,
-            kind=words.tool_kind(m.name),
-            status=ToolStatus.RUNNING,
-            input=m.input,
-        )
-    ]
+    running = ToolStatus.RUNNING
+    return [base.tool_named(place, native, line, m.tool_id, m.name, running, input=m.input)]
 
 
 def _tool_result(m: ToolResult, place: EventEnvelope, native: str, line: bytes) -> list[Event]:
@@ -406,13 +227,10 @@ def _tool_result(m: ToolResult, place: EventEnvelope, native: str, line: bytes) 
 def _status(m: Status, place: EventEnvelope, native: str, line: bytes) -> list[Event]:
     if m.status == "processing":
         return [model.TurnState(*place.base(native, line), words.TurnPhase.RUNNING)]
-    if m.status not in ("completed", "error"):
+    if m.status not in _ENDS:
         return [model.Unknown(*place.base(native, line), "an unknown status")]
-    failure = None
-    if m.status == "error":
-        failure = parts.Failure(m.detail or "the agent did not say why")
-    outcome = words.outcome_of(m.status)
-    return [model.TurnEnded(*place.base(native, line), outcome, m.status, failure)]
+    failure = parts.Failure(m.detail or base.UNEXPLAINED) if m.status == "error" else None
+    return [base.ended(place, native, line, m.status, failure=failure)]
 
 
 _CODES: Final[dict[int | str, ErrorKind]] = {
@@ -424,103 +242,189 @@ _CODES: Final[dict[int | str, ErrorKind]] = {
     -32603: ErrorKind.INTERNAL,
 }
 
-_VAGUE: Final = frozenset({ErrorKind.PEER, ErrorKind.INTERNAL})
-"""Kinds that the words of an error may still refine."""
-
 
 def _error(m: ErrorNote, place: EventEnvelope, native: str, line: bytes) -> list[Event]:
     code = m.error.code
     kind = ErrorKind.PEER if code is None else _CODES.get(code, ErrorKind.PEER)
-    # The document's own example of an error has a code that says nothing, and these words.
-    if kind in _VAGUE and "rate limit" in m.error.message.lower():
-        kind = ErrorKind.RATE_LIMITED
-    failure = parts.Failure(
-        m.error.message, kind, code, kind in (ErrorKind.RATE_LIMITED, ErrorKind.OVERLOADED)
-    )
-    outcome = ERROR_OUTCOMES.get(kind, Outcome.FAILED)
-    return [
-        model.ErrorReported(*place.base(native, line), "turn", failure),
-        model.TurnEnded(*place.base(native, line), outcome, "error", failure),
-    ]
+    return base.failed(place, native, line, "error", kind=kind, code=code, message=m.error.message)
+
+
+def _in_turn(meaning: Callable[[Any, EventEnvelope, str, bytes], list[Event]]) -> base.Meaning:
+    """A meaning within the turn that the message names, unless that turn is over."""
+
+    def told(
+        end: ClientEnd, message: Any, place: EventEnvelope, method: str, line: bytes
+    ) -> list[Event]:
+        turn = message.turn
+        if turn is not None:
+            if end.is_over(turn, place):
+                return [model.Unknown(*place.base(method, line), "about a turn that is over")]
+            place.turn = turn
+        events = meaning(message, place, method, line)
+        if isinstance(events[-1], model.TurnEnded):
+            end.remember(place)
+        return events
+
+    return told
 
 
 _NOTIFICATIONS: Final[
     dict[str, tuple[Any, Callable[[Any, EventEnvelope, str, bytes], list[Event]]]]
 ] = {
-    **{name: (Delta, _text) for name in TEXT},
-    **{name: (Reasoning, _reasoning) for name in REASONING},
-    **{name: (ToolStart, _tool_start) for name in TOOL_START},
-    **{name: (ToolResult, _tool_result) for name in TOOL_RESULT},
-    **{name: (Status, _status) for name in STATUS},
+    **dict.fromkeys(TEXT, (Delta, _text)),
+    **dict.fromkeys(REASONING, (Reasoning, _reasoning)),
+    **dict.fromkeys(TOOL_START, (ToolStart, _tool_start)),
+    **dict.fromkeys(TOOL_RESULT, (ToolResult, _tool_result)),
+    **dict.fromkeys(STATUS, (Status, _status)),
     ERROR: (ErrorNote, _error),
 }
+
+
+# -- the client's end
+
+
+class ClientEnd(base.ClientEnd):
+    """This dialect as a client speaks it."""
+
+    name = DIALECT
+    loads_from_list = True
+    capabilities = parts.Capabilities(load=None, list=None, image=True, prompt_acknowledged=True)
+    opens_with = frozenset({"metadata"})
+    blocks = (parts.Text, parts.Image)
+    notifications = base.meanings(
+        {name: (shape, _in_turn(meaning)) for name, (shape, meaning) in _NOTIFICATIONS.items()}
+    )
+
+    def __init__(self) -> None:
+        self.family: int | None = None
+        """The style of naming that the other side answered to."""
+        self._listed: dict[str, Session] = {}
+        self._over: dict[str | None, deque[str]] = {}
+
+    def _any(self, names: Sequence[str], body: Any) -> Sequence[Message]:
+        """A message under each of its names, that of the known family first."""
+        first = None if self.family is None else names[self.family]
+        return [(name, body) for name in sorted(names, key=lambda name: name != first)]
+
+    def open_with(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
+        if session_id is not None:
+            return ()
+        title = options.metadata.get("title")
+        context = {key: value for key, value in options.metadata.items() if key != "title"}
+        return self._any(CREATE, CreateSession(title, {"cwd": options.cwd, **context}))
+
+    def opened(
+        self, result: Raw | None, session_id: str | None, how: str, place_of: PlaceOf
+    ) -> tuple[str, list[Event]]:
+        if result is not None:
+            return msgspec.json.decode(result, type=Created).session_id, []
+        assert session_id is not None
+        session = self._listed.get(session_id)
+        if session is None or how != "load":
+            return session_id, []
+        return session_id, history(session, place_of(session_id))
+
+    def listing(self, cursor: str | None) -> Sequence[Message]:
+        return self._any(LIST, ListSessions(offset=int(cursor or 0)))
+
+    def listed(self, result: Raw) -> tuple[list[Session], str | None]:
+        page = msgspec.json.decode(result, type=Sessions)
+        self._listed.update({session.id: session for session in page.sessions})
+        return page.sessions, None if page.next_offset is None else str(page.next_offset)
+
+    def prompting(self, session_id: str, blocks: Sequence[parts.Block]) -> Sequence[Message]:
+        images = [
+            Attachment(block.mime_type, block.data)
+            for block in blocks
+            if isinstance(block, parts.Image)
+        ]
+        return self._any(PROMPT, Send(session_id, base.text_of(blocks), images))
+
+    def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
+        sent = Sent() if bytes(result) == b"null" else msgspec.json.decode(result, type=Sent)
+        place.turn = sent.turn or place.turn
+        # An answer that only acknowledges ends nothing. One that calls itself done does.
+        if sent.status in _ENDS:
+            self.remember(place)
+            return [base.ended(place, PROMPT[0], bytes(result), sent.status)]
+        running = words.TurnPhase.RUNNING
+        return [model.TurnState(*place.base(PROMPT[0], bytes(result)), running)]
+
+    def is_over(self, turn: str, place: EventEnvelope) -> bool:
+        """Whether a turn of a session has ended before."""
+        return turn in self._over.get(place.session, ())
+
+    def remember(self, place: EventEnvelope) -> None:
+        """The turn that runs ends now."""
+        if place.turn is not None:
+            over = self._over.setdefault(place.session, deque(maxlen=_ENDED))
+            over.append(place.turn)
+
+    def worked(self, method: str) -> None:
+        """The other side has this method: its other names are likely of the same family."""
+        family = family_of(method)
+        self.family = self.family if family is None else family
+
+
+def history(session: Session, place: EventEnvelope) -> list[Event]:
+    """The messages of a listed session as a replay."""
+    roles = {"user": Role.USER, "assistant": Role.AGENT, "agent": Role.AGENT}
+    events: list[Event] = []
+    with base.replaying(place):
+        for message in session.messages or ():
+            listed = place.base(LIST[0], None)
+            role = roles.get(message.role)
+            if role is None:
+                block = parts.OtherBlock(message.role, message.content)
+                events.append(model.MessageDelta(*listed, Role.AGENT, "", block))
+            else:
+                events.append(model.MessageDelta(*listed, role, message.content))
+    return events
 
 
 # -- the agent's end
 
 
-class AgentEnd:
+class AgentEnd(base.AgentEnd):
     """What an agent does in one turn, in the words of this dialect, in one family of names."""
 
-    def __init__(self, session_id: str, turn_id: str, family: int = 0) -> None:
-        self._session_id = session_id
-        self._turn_id = turn_id
-        self._family = family
-        self._open: set[str] = set()
-        self._said: list[str] = []
+    roles = frozenset({Role.AGENT, Role.THOUGHT})
 
-    @property
-    def text(self) -> str:
-        """What was said so far, for a history."""
-        return "".join(self._said)
+    def __init__(self, session_id: str, turn_id: str, family: int = 0) -> None:
+        super().__init__()
+        self._about = {"session_id": session_id, "turn_id": turn_id}
+        self._family = family
 
     def name(self, names: Sequence[str]) -> str:
         """The notification's name in the client's family, as far as the family has one."""
         return names[min(self._family, len(names) - 1)]
 
-    def _about(self) -> dict[str, str]:
-        return {"session_id": self._session_id, "turn_id": self._turn_id}
+    def message(self, event: model.MessageDelta) -> Message:
+        if event.role is Role.THOUGHT:
+            thought = Reasoning(**self._about, delta=event.text, mode="raw")
+            return self.name(REASONING), thought
+        return self.name(TEXT), Delta(**self._about, delta=event.text, type="text")
 
-    def tell(self, event: Event) -> list[tuple[str, Any]]:
-        match event:
-            case model.MessageDelta(role=Role.AGENT, text=text) if text:
-                self._said.append(text)
-                return [(self.name(TEXT), Delta(**self._about(), delta=text, type="text"))]
-            case model.MessageDelta(role=Role.THOUGHT, text=text) if text:
-                return [(self.name(REASONING), Reasoning(**self._about(), delta=text, mode="raw"))]
-            case model.ToolChanged():
-                return self._tool(event)
-            case _:
-                return []
-
-    def _tool(self, event: model.ToolChanged) -> list[tuple[str, Any]]:
-        messages: list[tuple[str, Any]] = []
-        if event.tool_id not in self._open:
-            self._open.add(event.tool_id)
-            name = str(event.name or event.title or event.tool_id)
+    def tool(self, event: model.ToolChanged) -> list[Message]:
+        messages: list[Message] = []
+        if self.begins(event.tool_id):
+            name = base.tool_name(event)
             given = {} if event.input is UNSET else event.input
-            start = ToolStart(**self._about(), tool_id=event.tool_id, name=name, input=given)
+            start = ToolStart(**self._about, tool_id=event.tool_id, name=name, input=given)
             messages.append((self.name(TOOL_START), start))
         if isinstance(event.status, ToolStatus) and event.status.over:
             failed = event.status is not ToolStatus.COMPLETED
             result = ToolResult(
-                **self._about(),
+                **self._about,
                 tool_id=event.tool_id,
-                output=_output(event),
+                output=base.content_text(event) if event.output is UNSET else event.output,
                 error=(str(event.error or "") or event.status.value) if failed else None,
             )
             messages.append((self.name(TOOL_RESULT), result))
         return messages
 
-    def ended(self, status: str, detail: str | None = None) -> tuple[str, Any]:
-        return self.name(STATUS), Status(**self._about(), status=status, detail=detail)
+    def ended(self, status: str, detail: str | None = None) -> Message:
+        return self.name(STATUS), Status(**self._about, status=status, detail=detail)
 
-    def failed(self, code: int, message: str) -> tuple[str, Any]:
-        return ERROR, ErrorNote(**self._about(), error=Trouble(code, message))
-
-
-def _output(event: model.ToolChanged) -> Any:
-    if event.output is not UNSET:
-        return event.output
-    items = event.content if isinstance(event.content, tuple) else ()
-    return "\n".join(item.text for item in items if isinstance(item, parts.Text))
+    def failed(self, code: int, message: str) -> Message:
+        return ERROR, ErrorNote(**self._about, error=Trouble(code, message))

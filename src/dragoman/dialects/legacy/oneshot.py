@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -81,16 +81,22 @@ class Prompt(Struct, frozen=True):
     text: str
 
 
-class Chunk(Struct, frozen=True):
+class Note(Struct, frozen=True):
+    """What every notification begins with: it does not name a session."""
+
+    session_id: ClassVar[None] = None
+
+
+class Chunk(Note, frozen=True):
     text: str
 
 
-class ToolCall(Struct, frozen=True):
+class ToolCall(Note, frozen=True):
     tool: str
     input: Any = None
 
 
-class FileChange(Struct, frozen=True):
+class FileChange(Note, frozen=True):
     path: str
     diff: str = ""
 
@@ -112,7 +118,6 @@ class ClientEnd(base.ClientEnd):
 
     name = DIALECT
     half_duplex = True
-    names_sessions = False
 
     def __init__(self, *, version: str = VERSION) -> None:
         self._ours = version

@@ -220,8 +220,7 @@ class ClientEnd(base.ClientEnd):
         update = message.update
         native = f"{method}:{update.type}"
         match update.type:
-            case "messageChunk" if update.role in _ROLES:
-                role = _ROLES[update.role]
+            case "messageChunk" if (role := _ROLES.get(update.role)) is not None:
                 return (model.MessageDelta(*place.base(native, line), role, update.chunk),)
             case "toolCall" if update.tool_call is not None:
                 return (_tool(update.tool_call, place, native, line),)
