@@ -9,6 +9,8 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 
+from dragoman.dialects.legacy.base import StopAnswer
+
 INITIALIZE: Final = "initialize"
 AUTHENTICATE: Final = "authenticate"
 NEW: Final = "session/new"
@@ -171,8 +173,7 @@ class Prompt(Struct, frozen=True, rename="camel"):
     content: list[ContentBlock]
 
 
-class Stopped(Struct, frozen=True, rename="camel"):
-    stop_reason: str
+Stopped = StopAnswer
 
 
 # -- updates

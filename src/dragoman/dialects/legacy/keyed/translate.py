@@ -6,13 +6,14 @@ One update may carry several things; each becomes an event, in the order text, t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw
 
 from dragoman.dialects.legacy import base
+from dragoman.dialects.legacy.base import Message, PlaceOf, SessionOptions
 from dragoman.dialects.legacy.keyed import shapes
 from dragoman.errors import ProtocolMismatch, Unsupported
 from dragoman.events import model, parts, words
@@ -20,13 +21,12 @@ from dragoman.events.envelope import EventEnvelope
 from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event
 from dragoman.events.words import ChangeStage, FileOp, PermissionKind, Role, ToolStatus
-from dragoman.wire.messages import UNDECODABLE
 
 DIALECT: Final = "keyed"
 VERSION: Final = 1
 
 LOSSES: Final = (
-    Loss("thoughts", (Part.THOUGHTS,)),
+    base.NO_THOUGHTS,
     Loss(
         "whose words replayed text is: every chunk is the agent's",
         (Part.REPLAYED_ROLES,),
@@ -38,7 +38,7 @@ LOSSES: Final = (
     ),
     Loss("more than one changed file in an update of a tool call", (Part.CHANGES_TOGETHER,)),
     Loss("the priorities in a plan", (Part.PLAN_PRIORITIES,)),
-    Loss("usage", (Part.CONTEXT_USAGE, Part.TURN_USAGE)),
+    base.NO_USAGE,
     Loss("permissions have three fixed answers: once, always, reject"),
     Loss(
         "listing, resuming, forking, closing and deleting sessions, and more folders for one",
@@ -50,8 +50,8 @@ LOSSES: Final = (
         (Part.MODELS,),
     ),
     Loss("options", (Part.OPTIONS,), ("set_option",)),
-    Loss("logging out, and adding to a turn that is running", (), ("logout", "steer")),
-    Loss("which slash commands there are", (Part.COMMANDS,)),
+    base.NO_LOGOUT,
+    base.NO_COMMANDS,
     Loss("whether a terminal's output was cut"),
 )
 
@@ -67,17 +67,10 @@ class ClientEnd(base.ClientEnd):
     """This dialect as a client speaks it."""
 
     name = DIALECT
-    loads_from_list = False
-    half_duplex = False
-    cancel: Literal["notification"] = "notification"
-    opens_with: frozenset[str] = frozenset({"mode", "model", "mcp_servers"})
-    blocks: tuple[type, ...] = (
-        parts.Text,
-        parts.Image,
-        parts.Audio,
-        parts.Link,
-        parts.Resource,
-    )
+    capabilities = parts.Capabilities(cancel=True, permissions=True)
+    cancel = "notification"
+    opens_with = frozenset({"mode", "model", "mcp_servers"})
+    blocks = (parts.Text, parts.Image, parts.Audio, parts.Link, parts.Resource)
 
     def __init__(
         self,
@@ -99,12 +92,8 @@ class ClientEnd(base.ClientEnd):
                 shapes.Mcp(shapes.McpTransport(http=True, sse=True)),
             ),
         )
-        self.info = parts.PeerInfo()
-        self.capabilities = parts.Capabilities(cancel=True, permissions=True)
-        self.auth_methods: tuple[parts.AuthMethod, ...] = ()
-        self.version: str | None = None
 
-    def hello(self) -> tuple[str, Any]:
+    def hello(self) -> Message:
         return shapes.INITIALIZE, self._hello
 
     def greeted(self, result: Raw) -> None:
@@ -135,36 +124,22 @@ class ClientEnd(base.ClientEnd):
             permissions=True,
         )
 
-    def opening(
-        self,
-        how: str,
-        session_id: str | None,
-        *,
-        cwd: str,
-        mode: str | None,
-        model: str | None,
-        mcp_servers: Sequence[Mapping[str, Any]],
-        metadata: Mapping[str, Any],
-    ) -> Sequence[tuple[str, Any]]:
-        servers = [msgspec.convert(server, shapes.McpServer) for server in mcp_servers]
+    def open_with(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
+        servers = [msgspec.convert(server, shapes.McpServer) for server in options.mcp_servers]
         if session_id is not None:
-            if mode is not None or model is not None:
+            if options.mode is not None or options.model is not None:
                 raise Unsupported("a session is loaded with the mode and model that it had")
-            return ((shapes.LOAD, shapes.LoadSession(session_id, cwd, servers)),)
+            return ((shapes.LOAD, shapes.LoadSession(session_id, options.cwd, servers)),)
         named = None
-        if model is not None:
-            provider, slash, name = model.partition("/")
+        if options.model is not None:
+            provider, slash, name = options.model.partition("/")
             if not slash:
-                raise Unsupported(f"a model is named as provider/model here, not {model!r}")
+                raise Unsupported(f"a model is named as provider/model here, not {options.model!r}")
             named = shapes.Model(provider, name)
-        return ((shapes.NEW, shapes.NewSession(cwd, named, mode, servers)),)
+        return ((shapes.NEW, shapes.NewSession(options.cwd, named, options.mode, servers)),)
 
     def opened(
-        self,
-        result: Raw | None,
-        session_id: str | None,
-        how: str,
-        place_of: Callable[[str | None], EventEnvelope],
+        self, result: Raw | None, session_id: str | None, how: str, place_of: PlaceOf
     ) -> tuple[str, list[Event]]:
         assert result is not None
         if session_id is not None and bytes(result) == b"null":
@@ -176,43 +151,25 @@ class ClientEnd(base.ClientEnd):
         if answer.modes is None and answer.current_mode_id is None:
             return opened, []
         modes = tuple(parts.SessionOption(m.id, m.name or m.id, m.id) for m in answer.modes or ())
-        base = place_of(opened).base(shapes.NEW, bytes(result))
-        return opened, [model.SettingsChanged(*base, mode=answer.current_mode_id, modes=modes)]
+        told = place_of(opened).base(shapes.NEW, bytes(result))
+        return opened, [model.SettingsChanged(*told, mode=answer.current_mode_id, modes=modes)]
 
-    def listing(self, cursor: str | None) -> Sequence[tuple[str, Any]]:
-        return ()
-
-    def listed(self, result: Raw) -> tuple[list[Any], None]:
-        return [], None
-
-    def prompting(
-        self, session_id: str, blocks: Sequence[parts.Block]
-    ) -> Sequence[tuple[str, Any]]:
+    def prompting(self, session_id: str, blocks: Sequence[parts.Block]) -> Sequence[Message]:
         return ((shapes.PROMPT, shapes.Prompt(session_id, [to_block(b) for b in blocks])),)
 
     def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
-        stop = msgspec.json.decode(result, type=shapes.Stopped).stop_reason
-        base = place.base(shapes.PROMPT, bytes(result))
-        return [model.TurnEnded(*base, words.outcome_of(stop), stop)]
+        return base.stopped(result, place, shapes.PROMPT)
 
-    def notified(
-        self, method: str, params: Raw, line: bytes, place_of: Callable[[str | None], EventEnvelope]
+    def _update(
+        self, update: shapes.Update, place: EventEnvelope, method: str, line: bytes
     ) -> Sequence[Event]:
-        if method != shapes.UPDATE:
-            base = place_of(None).base(method, line)
-            return (model.Unknown(*base, "an unknown notification"),)
-        try:
-            update = _decode_update(params)
-        except UNDECODABLE as error:
-            return (model.Unknown(*place_of(None).base(method, line), str(error)),)
-        place = place_of(update.session_id)
         events: list[Event] = []
         if update.content_chunk is not None:
             chunk = update.content_chunk
-            base = place.base("session/update:contentChunk", line)
+            told = place.base("session/update:contentChunk", line)
             events.append(
                 model.MessageDelta(
-                    *base, Role.AGENT, chunk.delta, None, chunk.id or None, None, chunk.index
+                    *told, Role.AGENT, chunk.delta, None, chunk.id or None, None, chunk.index
                 )
             )
         if update.tool_call is not None:
@@ -224,26 +181,19 @@ class ClientEnd(base.ClientEnd):
             )
             events.append(model.PlanSet(*place.base("session/update:plan", line), entries))
         if update.current_mode_id is not None:
-            base = place.base("session/update:currentModeId", line)
-            events.append(model.SettingsChanged(*base, mode=update.current_mode_id))
+            told = place.base("session/update:currentModeId", line)
+            events.append(model.SettingsChanged(*told, mode=update.current_mode_id))
         if not events:
             events.append(model.Unknown(*place.base(method, line), "an update without a known key"))
         return events
 
-    def worked(self, method: str) -> None:
-        pass
+    notifications = base.meanings({shapes.UPDATE: (shapes.Update, _update)})
 
-    def closing(self, place: EventEnvelope) -> list[Event]:
-        return []
-
-    def cancelling(self, session_id: str) -> tuple[str, Any]:
+    def cancelling(self, session_id: str) -> Message:
         return shapes.CANCEL, shapes.Cancel(session_id)
 
-    def setting_mode(self, session_id: str, mode: str) -> tuple[str, Any]:
+    def setting_mode(self, session_id: str, mode: str) -> Message:
         return shapes.SET_MODE, shapes.SetMode(session_id, mode)
-
-
-_decode_update = msgspec.json.Decoder(shapes.Update).decode
 
 
 # -- content
@@ -309,8 +259,8 @@ def _tool(call: shapes.ToolCall, place: EventEnvelope, line: bytes) -> list[Even
         old, new = call.diff.old_content, call.diff.new_content
         op = FileOp.ADD if old is None else FileOp.MODIFY
         changes = (parts.FileChange(call.diff.path, op, old, new),)
-        base = place.base("session/update:toolCall.diff", line)
-        events.append(model.FilesChanged(*base, changes, stage, call.tool_call_id))
+        told = place.base("session/update:toolCall.diff", line)
+        events.append(model.FilesChanged(*told, changes, stage, call.tool_call_id))
     return events
 
 
@@ -364,10 +314,14 @@ def permission_kind(kind: str | None) -> str:
     return kind if kind in _ASKABLE else "other"
 
 
-class AgentEnd:
+class AgentEnd(base.AgentEnd):
     """What an agent does in one session, in the words of this dialect."""
 
+    roles = frozenset({Role.AGENT, Role.USER})
+    keeps_text = False
+
     def __init__(self, session_id: str) -> None:
+        super().__init__()
         self._session_id = session_id
         self._message = 0
         self._index = 0
@@ -378,9 +332,9 @@ class AgentEnd:
         """A turn begins: what is said from here on is another message."""
         self._role = None
 
-    def _chunk(self, event: model.MessageDelta) -> shapes.ContentChunk:
+    def message(self, event: model.MessageDelta) -> Message:
         # A message has an id here also where the agent gave it none. Then it ends where a tool is
-        # used, or where somebody else speaks.
+        # used, or where the other side speaks.
         if event.role is not self._role:
             self._message += 1
             self._index = 0
@@ -388,31 +342,29 @@ class AgentEnd:
         id = event.message_id or f"part-{self._message}"
         chunk = shapes.ContentChunk(id, self._index, event.text)
         self._index += 1
-        return chunk
+        return self._update(content_chunk=chunk)
 
-    def tell(self, event: Event) -> list[tuple[str, Any]]:
-        session = self._session_id
-        if isinstance(event, model.ToolChanged | model.FilesChanged):
-            self._role = None
-        match event:
-            case model.MessageDelta(role=Role.AGENT | Role.USER, text=text) if text:
-                chunk = self._chunk(event)
-                return [(shapes.UPDATE, shapes.Update(session, content_chunk=chunk))]
-            case model.ToolChanged():
-                call = _call(event)
-                return [(shapes.UPDATE, shapes.Update(session, tool_call=call))]
-            case model.FilesChanged(changes=changes, tool_id=tool_id) if tool_id is not None:
-                return [
-                    (shapes.UPDATE, shapes.Update(session, tool_call=_diff(tool_id, change)))
-                    for change in changes
-                ]
-            case model.PlanSet(entries=entries):
-                steps = [shapes.Step(e.text, _plan_status(e)) for e in entries]
-                return [(shapes.UPDATE, shapes.Update(session, plan=shapes.Plan(steps)))]
-            case model.SettingsChanged(mode=str(mode)) if event.options is UNSET:
-                return [(shapes.UPDATE, shapes.Update(session, current_mode_id=mode))]
-            case _:
-                return []
+    def tool(self, event: model.ToolChanged) -> list[Message]:
+        self._role = None
+        return [self._update(tool_call=_call(event))]
+
+    def files(self, event: model.FilesChanged) -> list[Message]:
+        self._role = None
+        if event.tool_id is None:
+            return []
+        return [self._update(tool_call=_diff(event.tool_id, change)) for change in event.changes]
+
+    def plan(self, event: model.PlanSet) -> list[Message]:
+        steps = [shapes.Step(entry.text, _plan_status(entry)) for entry in event.entries]
+        return [self._update(plan=shapes.Plan(steps))]
+
+    def settings(self, event: model.SettingsChanged) -> list[Message]:
+        if not isinstance(event.mode, str) or event.options is not UNSET:
+            return []
+        return [self._update(current_mode_id=event.mode)]
+
+    def _update(self, **carried: Any) -> Message:
+        return shapes.UPDATE, shapes.Update(self._session_id, **carried)
 
 
 def _plan_status(entry: parts.PlanEntry) -> str:
