@@ -199,42 +199,38 @@ class ClientEnd(base.ClientEnd):
 # -- content
 
 
+_BLOCKS: Final[tuple[tuple[type, type, tuple[str, ...]], ...]] = (
+    (shapes.TextBlock, parts.Text, ("text",)),
+    (shapes.ImageBlock, parts.Image, ("data", "mime_type", "uri")),
+    (shapes.AudioBlock, parts.Audio, ("data", "mime_type")),
+    (shapes.LinkBlock, parts.Link, ("uri", "name", "mime_type")),
+    (shapes.ResourceBlock, parts.Resource, ("uri", "text", "blob")),
+)
+"""The blocks of the dialect, their kinds in the common vocabulary, and the fields of both."""
+
+_FROM_WIRE: Final = {shape: (kind, fields) for shape, kind, fields in _BLOCKS}
+_TO_WIRE: Final = {kind: (shape, fields) for shape, kind, fields in _BLOCKS}
+
+
 def block(value: Any) -> parts.Block:
     """A content block in the common vocabulary, from JSON or from its shape."""
-    found: shapes.ContentBlock
     try:
         found = msgspec.convert(value, shapes.ContentBlock, from_attributes=True)
     except msgspec.ValidationError:
         kind = value.get("type", "") if isinstance(value, dict) else ""
         return parts.OtherBlock(str(kind), value)
-    match found:
-        case shapes.TextBlock(text=text):
-            return parts.Text(text)
-        case shapes.ImageBlock():
-            return parts.Image(found.data, found.mime_type, found.uri)
-        case shapes.AudioBlock():
-            return parts.Audio(found.data, found.mime_type)
-        case shapes.LinkBlock():
-            return parts.Link(found.uri, found.name, found.mime_type)
-        case shapes.ResourceBlock():
-            return parts.Resource(found.uri, found.text, found.blob)
+    make, fields = _FROM_WIRE[type(found)]
+    made: parts.Block = make(*(getattr(found, field) for field in fields))
+    return made
 
 
 def to_block(value: parts.Block) -> shapes.ContentBlock:
     """The way back."""
-    match value:
-        case parts.Text(text=text):
-            return shapes.TextBlock(text)
-        case parts.Image():
-            return shapes.ImageBlock(value.data, value.mime_type, value.uri)
-        case parts.Audio():
-            return shapes.AudioBlock(value.data, value.mime_type)
-        case parts.Link():
-            return shapes.LinkBlock(value.uri, value.name, value.mime_type)
-        case parts.Resource():
-            return shapes.ResourceBlock(value.uri, value.text, value.blob)
-        case parts.OtherBlock():
-            raise Unsupported(f"this dialect has no block of the kind {value.kind!r}")
+    if isinstance(value, parts.OtherBlock):
+        raise Unsupported(f"this dialect has no block of the kind {value.kind!r}")
+    make, fields = _TO_WIRE[type(value)]
+    made: shapes.ContentBlock = make(*(getattr(value, field) for field in fields))
+    return made
 
 
 def _tool(call: shapes.ToolCall, place: EventEnvelope, line: bytes) -> list[Event]:
