@@ -1,7 +1,8 @@
-"""What the dialects of the documents share on the agent's side.
+"""The engine of the legacy dialects on the agent's side, driven by a table of requests for each.
 
-Owns the table of their requests, and how an update becomes a dialect's own messages. The handlers
-of the agent are run by `dragoman.agent.server`, in ACP's terms, whatever the client speaks.
+Decodes requests, opens sessions, begins turns, and sends an update as a dialect's own messages. The
+handlers of the agent are run by `dragoman.agent.server`, in ACP's terms, whatever the client
+speaks.
 """
 
 from __future__ import annotations
@@ -9,19 +10,21 @@ from __future__ import annotations
 import itertools
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.table import Method
+from dragoman.dialects.legacy.base import TokenUsage
 from dragoman.errors import RemoteError, Unsupported
 from dragoman.events.envelope import EventEnvelope
-from dragoman.events.model import Event, Source
+from dragoman.events.model import Event, MessageDelta, Source
 from dragoman.events.parts import Block
+from dragoman.events.words import Role
 from dragoman.rpc import boundary
 from dragoman.wire.messages import NO_PARAMS, UNDECODABLE, Notification, Request
 
@@ -34,6 +37,10 @@ R = TypeVar("R")
 log: Final = logging.getLogger("dragoman.agent")
 
 
+Handler: TypeAlias = Callable[[Any, Any], Any]
+"""A method of a speech that answers a request, given the speech and the params."""
+
+
 class DialectWriter(Protocol):
     """A dialect's words for what happens in a session."""
 
@@ -44,25 +51,21 @@ class DocumentSpeech:
     """A dialect of the documents, for one client."""
 
     dialect: ClassVar[str]
+    requests: ClassVar[Mapping[str, tuple[Any, Handler]]]
+    """The shape and the handler for each name of a request."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.greeted = False
         """Whether the client has shaken hands; one that has not may still turn out another."""
         self.writers: dict[str, DialectWriter] = {}
-        self._requests: dict[str, tuple[Any, Callable[[Any], Any]]] = {}
         source = Source(self.dialect, server.connection.name)
         self._place = EventEnvelope(source, itertools.count(1), None)
-
-    def serve(self, names: str | Iterable[str], shape: Any, handler: Callable[[Any], Any]) -> None:
-        """Answer requests with these names."""
-        for name in (names,) if isinstance(names, str) else names:
-            self._requests[name] = (shape, handler)
 
     # -- what comes in
 
     def request(self, request: Request) -> Any:
-        known = self._requests.get(request.method)
+        known = self.requests.get(request.method)
         if known is None:
             raise boundary.method_not_found(request.method)
         shape, handler = known
@@ -73,8 +76,8 @@ class DocumentSpeech:
             raise boundary.invalid_params(error) from error
         return self.handle(request.method, handler, params)
 
-    def handle(self, method: str, handler: Callable[[Any], Any], params: Any) -> Any:
-        return handler(params)
+    def handle(self, method: str, handler: Handler, params: Any) -> Any:
+        return handler(self, params)
 
     def notification(self, notification: Notification) -> None:
         log.debug("a notification of no use: %.200r", notification.line)
@@ -119,6 +122,22 @@ class DocumentSpeech:
         request = acp.NewSessionRequest(cwd=folder, mcp_servers=mcp_servers, meta=meta)
         return await self.server.perform(acp.SESSION_NEW, request)
 
+    async def reopen(self, session_id: str, missing: RemoteError) -> list[tuple[Role, str]]:
+        """Open a session of an earlier time, and return its messages where the agent replays them.
+        Raises `missing` if the agent can neither load nor resume."""
+        loads = self.server.can(acp.SESSION_LOAD)
+        if not loads and not self.server.can(acp.SESSION_RESUME):
+            raise missing
+        cwd = str(Path.cwd())
+        replay = self.writers[session_id] = ReplayedMessages()
+        if loads:
+            loading = acp.LoadSessionRequest(session_id=session_id, cwd=cwd, mcp_servers=())
+            await self.server.perform(acp.SESSION_LOAD, loading)
+        else:
+            resuming = acp.ResumeSessionRequest(session_id=session_id, cwd=cwd)
+            await self.server.perform(acp.SESSION_RESUME, resuming)
+        return replay.messages
+
     def prompt(
         self, session_id: str, blocks: Sequence[Block]
     ) -> Coroutine[Any, Any, acp.PromptResponse]:
@@ -127,6 +146,21 @@ class DocumentSpeech:
         return self.server.perform(
             acp.SESSION_PROMPT, acp.PromptRequest(session_id=session_id, prompt=wire)
         )
+
+
+class ReplayedMessages:
+    """Collects a replayed history: one message until the speaker changes. Nothing is sent."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[Role, str]] = []
+
+    def tell(self, event: Event) -> list[tuple[str, Any]]:
+        if isinstance(event, MessageDelta) and event.role is not Role.THOUGHT:
+            text = event.text
+            if self.messages and self.messages[-1][0] is event.role:
+                text = self.messages.pop()[1] + text
+            self.messages.append((event.role, text))
+        return []
 
 
 async def outcome_of(
@@ -146,3 +180,9 @@ def tokens_of(response: acp.PromptResponse) -> tuple[int | None, int | None]:
         response, EventEnvelope(source, itertools.count(), None), None
     ).usage
     return (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)
+
+
+def usage_of(response: acp.PromptResponse) -> TokenUsage | None:
+    """The tokens that a turn used, as a part of its result; None where the agent told none."""
+    used = TokenUsage(*tokens_of(response))
+    return None if used == TokenUsage() else used

@@ -11,18 +11,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Coroutine
-from pathlib import Path
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from dragoman.agent.speech.base import DocumentSpeech, outcome_of
+from dragoman.agent.speech.base import DocumentSpeech, Handler, outcome_of
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.legacy import chained
 from dragoman.errors import ConnectionLost, RemoteError
-from dragoman.events import model
-from dragoman.events.model import Event
 from dragoman.events.parts import Block, Image, Text
 from dragoman.events.words import Outcome, Role
 from dragoman.events.words import outcome_of as outcome_of_stop
@@ -47,14 +44,11 @@ class ChainedSpeech(DocumentSpeech):
         self._said: dict[str, list[chained.SessionMessage]] = {}
         """The messages of the sessions that are open here."""
         self._loading = asyncio.Lock()
-        self.serve(chained.LIST, chained.ListSessions, self._list)
-        self.serve(chained.CREATE, chained.CreateSession, self._create)
-        self.serve(chained.PROMPT, chained.Send, self._send)
 
-    def handle(self, method: str, handler: Callable[[Any], Any], params: Any) -> Any:
+    def handle(self, method: str, handler: Handler, params: Any) -> Any:
         self._family = chained.family_of(method) or 0
         self.greet()
-        return handler(params)
+        return handler(self, params)
 
     async def _list(self, params: chained.ListSessions) -> chained.Sessions:
         sessions = [
@@ -96,17 +90,14 @@ class ChainedSpeech(DocumentSpeech):
 
     async def _load(self, session_id: str) -> None:
         """Open a session of an earlier time, without telling its history: the client has it."""
-        cwd = str(Path.cwd())
-        replay = self.writers[session_id] = _Replay()
-        if self.server.can(acp.SESSION_LOAD):
-            loading = acp.LoadSessionRequest(session_id=session_id, cwd=cwd, mcp_servers=())
-            await self.server.perform(acp.SESSION_LOAD, loading)
-        elif self.server.can(acp.SESSION_RESUME):
-            resuming = acp.ResumeSessionRequest(session_id=session_id, cwd=cwd)
-            await self.server.perform(acp.SESSION_RESUME, resuming)
-        else:
-            raise RemoteError(codes.NOT_FOUND, "there is no such session", {"id": session_id})
-        self._said[session_id] = replay.messages
+        messages = await self.reopen(
+            session_id,
+            RemoteError(codes.NOT_FOUND, "there is no such session", {"id": session_id}),
+        )
+        self._said[session_id] = [
+            chained.SessionMessage("user" if role is Role.USER else "assistant", text)
+            for role, text in messages
+        ]
 
     def _send(self, params: chained.Send) -> Any:
         if params.session_id in self._said:
@@ -151,19 +142,8 @@ class ChainedSpeech(DocumentSpeech):
             else:
                 await connection.notify(*writer.ended("error", ended.stop_reason))
 
-
-class _Replay:
-    """Collects the messages of a replayed history."""
-
-    def __init__(self) -> None:
-        self.messages: list[chained.SessionMessage] = []
-
-    def tell(self, event: Event) -> list[tuple[str, Any]]:
-        if isinstance(event, model.MessageDelta) and event.role is not Role.THOUGHT:
-            role = "user" if event.role is Role.USER else "assistant"
-            last = self.messages[-1] if self.messages else None
-            if last is not None and last.role == role:
-                self.messages[-1] = replace(last, content=last.content + event.text)
-            else:
-                self.messages.append(chained.SessionMessage(role, event.text))
-        return []
+    requests = {
+        **dict.fromkeys(chained.LIST, (chained.ListSessions, _list)),
+        **dict.fromkeys(chained.CREATE, (chained.CreateSession, _create)),
+        **dict.fromkeys(chained.PROMPT, (chained.Send, _send)),
+    }

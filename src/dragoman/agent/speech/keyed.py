@@ -44,13 +44,6 @@ class KeyedSpeech(DocumentSpeech):
     def __init__(self, server: Server) -> None:
         super().__init__(server)
         self._permissions = itertools.count(1)
-        self.serve(shapes.INITIALIZE, shapes.Initialize, self._initialize)
-        self.serve(shapes.AUTHENTICATE, shapes.Authenticate, self._authenticate)
-        self.serve(shapes.NEW, shapes.NewSession, self._new)
-        self.serve(shapes.LOAD, shapes.LoadSession, self._load)
-        self.serve(shapes.PROMPT, shapes.Prompt, self._prompt)
-        self.serve(shapes.SET_MODE, shapes.SetMode, self._set_mode)
-        self.serve(shapes.CANCEL, shapes.Cancel, self._cancel)
 
     # -- the handshake
 
@@ -199,6 +192,16 @@ class KeyedSpeech(DocumentSpeech):
                     if option.kind == kind:
                         return acp.selected(option.option_id)
         return acp.cancelled()
+
+    requests = {
+        shapes.INITIALIZE: (shapes.Initialize, _initialize),
+        shapes.AUTHENTICATE: (shapes.Authenticate, _authenticate),
+        shapes.NEW: (shapes.NewSession, _new),
+        shapes.LOAD: (shapes.LoadSession, _load),
+        shapes.PROMPT: (shapes.Prompt, _prompt),
+        shapes.SET_MODE: (shapes.SetMode, _set_mode),
+        shapes.CANCEL: (shapes.Cancel, _cancel),
+    }
 
 
 async def _stopped(work: Coroutine[Any, Any, acp.PromptResponse]) -> shapes.Stopped:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from dragoman.agent.speech.base import DocumentSpeech, tokens_of
+from dragoman.agent.speech.base import DocumentSpeech, usage_of
 from dragoman.dialects.legacy import oneshot
 from dragoman.events.parts import Text
 
@@ -26,8 +26,6 @@ class OneshotSpeech(DocumentSpeech):
         super().__init__(server)
         self._session_id: str | None = None
         self._opening = asyncio.Lock()
-        self.serve(oneshot.INITIALIZE, oneshot.Initialize, self._initialize)
-        self.serve(oneshot.PROMPT, oneshot.Prompt, self._prompt)
 
     def _initialize(self, params: oneshot.Initialize) -> oneshot.Initialized:
         self.greeted = True
@@ -41,12 +39,8 @@ class OneshotSpeech(DocumentSpeech):
         work = self.prompt(session_id, [Text(params.text)])
         writer = self.writers[session_id] = oneshot.AgentEnd()
         response = await work
-        used = oneshot.Usage(*tokens_of(response))
-        return oneshot.Answer(
-            writer.text,
-            oneshot.finish_reason(response.stop_reason),
-            None if used == oneshot.Usage() else used,
-        )
+        finish = oneshot.finish_reason(response.stop_reason)
+        return oneshot.Answer(writer.text, finish, usage_of(response))
 
     async def _session(self) -> str:
         async with self._opening:
@@ -55,3 +49,8 @@ class OneshotSpeech(DocumentSpeech):
                     self.greet()
                 self._session_id = (await self.new_session()).session_id
             return self._session_id
+
+    requests = {
+        oneshot.INITIALIZE: (oneshot.Initialize, _initialize),
+        oneshot.PROMPT: (oneshot.Prompt, _prompt),
+    }

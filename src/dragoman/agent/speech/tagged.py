@@ -30,10 +30,6 @@ class TaggedSpeech(DocumentSpeech):
     def __init__(self, server: Server) -> None:
         super().__init__(server)
         self._numbers = itertools.count(1)
-        self.serve(tagged.INITIALIZE, tagged.Initialize, self._initialize)
-        self.serve(tagged.NEW, tagged.NewSession, self._new)
-        self.serve(tagged.PROMPT, tagged.Prompt, self._prompt)
-        self.serve(tagged.CANCEL, tagged.Cancel, self._cancel)
 
     def new_id(self) -> str:
         return f"session-{next(self._numbers)}"
@@ -89,3 +85,10 @@ class TaggedSpeech(DocumentSpeech):
     def _cancel(self, params: tagged.Cancel) -> dict[str, Any]:
         self.server.stop(params.session_id)
         return {}
+
+    requests = {
+        tagged.INITIALIZE: (tagged.Initialize, _initialize),
+        tagged.NEW: (tagged.NewSession, _new),
+        tagged.PROMPT: (tagged.Prompt, _prompt),
+        tagged.CANCEL: (tagged.Cancel, _cancel),
+    }

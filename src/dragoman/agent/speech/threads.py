@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from dragoman.agent.speech.base import DocumentSpeech, outcome_of, tokens_of
+from dragoman.agent.speech.base import DocumentSpeech, outcome_of, usage_of
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.legacy import threads
 from dragoman.errors import RemoteError
-from dragoman.events import model
-from dragoman.events.model import Event
 from dragoman.events.parts import Text
 from dragoman.events.words import Outcome, Role
 from dragoman.events.words import outcome_of as outcome_of_stop
@@ -37,10 +34,6 @@ class ThreadsSpeech(DocumentSpeech):
         super().__init__(server)
         self._turns = itertools.count(1)
         self._history: dict[str, list[threads.Result]] = {}
-        self.serve(threads.INITIALIZE, threads.Service, self._initialize)
-        self.serve(threads.START, threads.Service, self._start)
-        self.serve(threads.RESUME, threads.Thread, self._resume)
-        self.serve(threads.TURN, threads.Turn, self._turn)
 
     def new_id(self) -> str:
         return f"thread-{super().new_id()}"
@@ -65,20 +58,12 @@ class ThreadsSpeech(DocumentSpeech):
         return threads.State(thread_id, history, last_result=last)
 
     async def _load(self, thread_id: str) -> list[threads.Result]:
-        cwd = str(Path.cwd())
-        if self.server.can(acp.SESSION_LOAD):
-            replay = self.writers[thread_id] = _Replay(thread_id)
-            await self.server.perform(
-                acp.SESSION_LOAD,
-                acp.LoadSessionRequest(session_id=thread_id, cwd=cwd, mcp_servers=()),
-            )
-            return replay.turns
-        if self.server.can(acp.SESSION_RESUME):
-            await self.server.perform(
-                acp.SESSION_RESUME, acp.ResumeSessionRequest(session_id=thread_id, cwd=cwd)
-            )
-            return []
-        raise RemoteError(codes.NOT_FOUND, "there is no such thread", {"threadId": thread_id})
+        missing = {"threadId": thread_id}
+        messages = await self.reopen(
+            thread_id, RemoteError(codes.NOT_FOUND, "there is no such thread", missing)
+        )
+        # A thread that is only resumed has no history.
+        return _turns(thread_id, messages) if self.server.can(acp.SESSION_LOAD) else []
 
     def _turn(self, params: threads.Turn) -> Coroutine[Any, Any, threads.Result]:
         work = self.prompt(params.thread_id, [Text(params.text)])
@@ -99,38 +84,26 @@ class ThreadsSpeech(DocumentSpeech):
             error = threads.Error(ended.stop_reason, f"the turn ended: {ended.stop_reason}")
             result = replace(result, status="error", error=error, content=writer.text or None)
         else:
-            used = threads.Usage(*tokens_of(ended))
-            result = replace(
-                result,
-                status="complete",
-                content=writer.text,
-                usage=None if used == threads.Usage() else used,
-            )
+            usage = usage_of(ended)
+            result = replace(result, status="complete", content=writer.text, usage=usage)
         self._history.setdefault(writer.thread_id, []).append(replace(result, text=asked))
         return result
 
+    requests = {
+        threads.INITIALIZE: (threads.Service, _initialize),
+        threads.START: (threads.Service, _start),
+        threads.RESUME: (threads.Thread, _resume),
+        threads.TURN: (threads.Turn, _turn),
+    }
 
-class _Replay:
-    """Collects a replayed history as the turns that it was."""
 
-    def __init__(self, thread_id: str) -> None:
-        self._thread_id = thread_id
-        self.turns: list[threads.Result] = []
-
-    def tell(self, event: Event) -> list[tuple[str, Any]]:
-        if isinstance(event, model.MessageDelta) and event.role is not Role.THOUGHT:
-            if event.role is Role.USER and (not self.turns or self.turns[-1].content is not None):
-                self._begin()
-            elif not self.turns:
-                self._begin()
-            turn = self.turns[-1]
-            if event.role is Role.USER:
-                turn = replace(turn, text=(turn.text or "") + event.text)
-            else:
-                turn = replace(turn, content=(turn.content or "") + event.text)
-            self.turns[-1] = turn
-        return []
-
-    def _begin(self) -> None:
-        turn_id = f"turn-0-{len(self.turns) + 1}"
-        self.turns.append(threads.Result(self._thread_id, turn_id, "complete"))
+def _turns(thread_id: str, messages: list[tuple[Role, str]]) -> list[threads.Result]:
+    """A replayed history as the turns that it was: each begins with what was asked."""
+    turns: list[threads.Result] = []
+    for role, text in messages:
+        if role is Role.USER or not turns:
+            turn_id = f"turn-0-{len(turns) + 1}"
+            turns.append(threads.Result(thread_id, turn_id, "complete"))
+        said = {"text": text} if role is Role.USER else {"content": text}
+        turns[-1] = replace(turns[-1], **said)
+    return turns

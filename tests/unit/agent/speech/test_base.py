@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dragoman.agent import Agent, Turn
-from dragoman.agent.speech.base import outcome_of, tokens_of
+from dragoman.agent.speech.base import ReplayedMessages, outcome_of, tokens_of, usage_of
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.legacy.base import TokenUsage
 from dragoman.errors import RemoteError, Unsupported
+from dragoman.events import model
+from dragoman.events.words import Role
 from tests.aio import aio
 from tests.fixtures.documents import load
 from tests.unit.agent.speech.client_of_document import served
+from tests.unit.dialects.document_reading import base
 
 
 @aio
@@ -60,3 +64,23 @@ def test_tokens_are_known_where_they_were_told() -> None:
     assert tokens_of(acp.PromptResponse(stop_reason="end_turn")) == (None, None)
     usage = {"usage": {"inputTokens": 1, "outputTokens": 2}}
     assert tokens_of(acp.PromptResponse(stop_reason="x", extra=usage)) == (1, 2)
+
+
+def test_usage_is_left_out_of_a_result_where_it_is_not_known() -> None:
+    assert usage_of(acp.PromptResponse(stop_reason="end_turn")) is None
+    usage = {"usage": {"inputTokens": 1, "outputTokens": 2}}
+    assert usage_of(acp.PromptResponse(stop_reason="x", extra=usage)) == TokenUsage(1, 2)
+
+
+def test_a_replayed_history_has_a_message_for_each_change_of_the_speaker() -> None:
+    replay = ReplayedMessages()
+    for role, text in (
+        (Role.USER, "a"),
+        (Role.USER, "b"),
+        (Role.THOUGHT, "hm"),
+        (Role.AGENT, "c"),
+        (Role.AGENT, "d"),
+        (Role.USER, "e"),
+    ):
+        assert replay.tell(model.MessageDelta(*base(), role, text)) == []
+    assert replay.messages == [(Role.USER, "ab"), (Role.AGENT, "cd"), (Role.USER, "e")]
