@@ -209,7 +209,9 @@ class ClientSession:
 
     # -- life
 
-    async def serve(self, stream: Stream, upstream: Upstream | None = None) -> ConnectionLost:
+    async def serve(
+        self, stream: Stream | Connection, upstream: Upstream | None = None
+    ) -> ConnectionLost:
         """Serve the client until it or the peer has gone; returns why its connection ended.
 
         With `upstream`, what a client that speaks ACP says passes through as it is.
@@ -221,7 +223,12 @@ class ClientSession:
         )
         handlers = through or self._server
         try:
-            connection = Connection(stream, End.AGENT, handlers, settings=self._gateway.settings)
+            if isinstance(stream, Connection):
+                connection = stream
+                connection.hand_to(handlers)
+            else:
+                settings = self._gateway.settings
+                connection = Connection(stream, End.AGENT, handlers, settings=settings)
         except BaseException:
             await stream.aclose()
             raise

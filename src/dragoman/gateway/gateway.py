@@ -22,7 +22,7 @@ from dragoman.gateway.acp_filter import RAW_KEY
 from dragoman.gateway.client_requests import Services
 from dragoman.gateway.client_session import ClientSession
 from dragoman.gateway.relay import Upstream
-from dragoman.rpc import ConnectionSettings
+from dragoman.rpc import Connection, ConnectionSettings
 from dragoman.transports import listen_unix, listen_websocket
 from dragoman.transports.base import Stream
 from dragoman.transports.listener import Listener
@@ -72,8 +72,11 @@ class Gateway:
                 # An observer needs events, and forwarded lines are not decoded into any.
                 self._upstream = Upstream(peer.client)
 
-    async def serve(self, stream: Stream) -> ConnectionLost:
-        """Serve one client until it or the peer has gone; returns why its connection ended."""
+    async def serve(self, stream: Stream | Connection) -> ConnectionLost:
+        """Serve one client until it or the peer has gone; returns why its connection ended.
+
+        A connection that is given instead of a stream has the `settings` and is not started.
+        """
         return await ClientSession(self).serve(stream, self._upstream)
 
     async def serve_unix(self, path: str | os.PathLike[str]) -> Listener:

@@ -60,18 +60,18 @@ _params = msgspec.json.Decoder(_Params).decode
 _string = msgspec.json.Decoder(str).decode
 
 
-class _Form(NamedTuple):
+class LineForm(NamedTuple):
     """What stands before and behind the text in a line. It holds no secret."""
 
     before: bytes
     behind: bytes
 
 
-_Held: TypeAlias = tuple[bytes, str | None, _Form | None]
+_Held: TypeAlias = tuple[bytes, str | None, LineForm | None]
 """A line, its text, and what is around that. A line without a text only waits for its turn, and is
 already without secrets."""
 
-_NO_FORM: Final = _Form(b"\0", b"\0")
+_NO_FORM: Final = LineForm(b"\0", b"\0")
 
 
 class LineRedactor:
@@ -168,6 +168,11 @@ class LineRedactor:
         self._due_lines = len(self._held) + MANY_LINES
         return [*self._certain(held[:count]), *lines[:at]]
 
+    @property
+    def form(self) -> LineForm:
+        """What stood around the text of the last chunk that was not like the one before it."""
+        return self._form
+
     def flush(self) -> list[bytes]:
         """The run is over; returns all lines that were held back."""
         if self._outputs.is_holding:
@@ -224,7 +229,7 @@ class LineRedactor:
             return []
         return self._search(final=False)
 
-    def _learn(self, line: bytes, text: str) -> _Form | None:
+    def _learn(self, line: bytes, text: str) -> LineForm | None:
         """What is around the text in this line, if it is free of secrets; the next line will
         probably have the same."""
         try:
@@ -237,7 +242,7 @@ class LineRedactor:
                 break
         else:
             return None
-        form = _Form(line[:place], line[place + len(written) :])
+        form = LineForm(line[:place], line[place + len(written) :])
         # Proof that this is the text, and not another thing of the same name beside it.
         probe = form.before + b"?" + form.behind
         try:
@@ -312,7 +317,7 @@ class LineRedactor:
             place += len(text)
             yield self._written(line, text, form, new)
 
-    def _written(self, line: bytes, text: str, form: _Form | None, new: str) -> bytes:
+    def _written(self, line: bytes, text: str, form: LineForm | None, new: str) -> bytes:
         if form is None:
             if new != text:
                 params = msgspec.json.decode(mend(line))

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
+from typing import Any
 
 from dragoman.errors import (
     ConnectionBroken,
@@ -32,6 +34,13 @@ def memory_pair(*, buffer_size: int = BUFFER_SIZE) -> tuple[MemoryStream, Memory
     return one, two
 
 
+def line_pair() -> tuple[LineStream, LineStream]:
+    """Two open streams that keep lines apart, for connections that need no bytes."""
+    one, two = LineStream(BUFFER_SIZE), LineStream(BUFFER_SIZE)
+    one._twin, two._twin = two, one
+    return one, two
+
+
 class MemoryStream(Stream):
     """One end of a pair. Made by `memory_pair` only."""
 
@@ -41,7 +50,7 @@ class MemoryStream(Stream):
         self._loop = asyncio.get_running_loop()
         self._buffer_size = buffer_size
         self._receiver: Receiver | None = None
-        self._arriving: deque[bytes] = deque()
+        self._arriving: deque[Any] = deque()
         self._arriving_size = 0
         self._paused = False
         self._scheduled = False
@@ -59,15 +68,18 @@ class MemoryStream(Stream):
         self._schedule()
 
     def write(self, data: bytes) -> None:
+        self._send(data, len(data))
+
+    def _send(self, data: Any, size: int) -> None:
         refusal = self._refusal()
         if refusal is not None:
             raise refusal
         twin = self._twin
         # A twin that is gone takes nothing, but this side learns of it by its end, as with a
         # socket: the operating system takes what the other side will never read.
-        if data and twin._failure is None and twin._end is None:
+        if size and twin._failure is None and twin._end is None:
             twin._arriving.append(data)
-            twin._arriving_size += len(data)
+            twin._arriving_size += size
             twin._schedule()
 
     @property
@@ -134,6 +146,14 @@ class MemoryStream(Stream):
             if self._end is not None:
                 self._finish(self._end)
             return
+        data, size = self._next()
+        self._arriving_size -= size
+        if self._twin._waiters:
+            self._twin._wake_writers()
+        self._schedule()
+        self._receiver.data_received(data)
+
+    def _next(self) -> tuple[Any, int]:
         # Small writes arrive together, as from a pipe, but one turn never delivers much more than
         # one read would.
         data = self._arriving.popleft()
@@ -143,11 +163,7 @@ class MemoryStream(Stream):
                 parts.append(self._arriving.popleft())
                 size += len(parts[-1])
             data = b"".join(parts)
-        self._arriving_size -= len(data)
-        if self._twin._waiters:
-            self._twin._wake_writers()
-        self._schedule()
-        self._receiver.data_received(data)
+        return data, len(data)
 
     def _finish(self, failure: ConnectionLost) -> None:
         self._failure = failure
@@ -163,3 +179,19 @@ class MemoryStream(Stream):
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+class LineStream(MemoryStream):
+    """One end of a pair of `line_pair`. What arrives is what was written, the very same list of
+    lines or of what stands for lines, and its receiver has to know that."""
+
+    def write_lines(self, lines: Sequence[Any], size: int) -> None:
+        """`write` for lines that have this size together."""
+        self._send((lines, size), size)
+
+    def write(self, data: bytes) -> None:
+        self.write_lines(data.split(b"\n")[:-1], len(data))
+
+    def _next(self) -> tuple[Any, int]:
+        lines, size = self._arriving.popleft()
+        return lines, size

@@ -368,6 +368,14 @@ class Writer:
         return _line(self._refusal(id, error))
 
 
+PARAMS: Final = b'"params":'
+"""What stands before the params in a line of a `Writer`. Before that stands the method, and a quote
+within it is escaped: the first place is the right one."""
+
+BACKSLASH: Final = 0x5C
+"""What every escape begins with, to be looked for before `mend`."""
+
+
 def _line(message: Struct) -> bytes:
     try:
         line = _encode(message)

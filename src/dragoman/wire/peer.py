@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from msgspec import UNSET, Raw, Struct
@@ -31,6 +32,9 @@ Slot = TypeVar("Slot")
 
 _REMEMBERED: Final = 1024
 """How many given-up requests are remembered, to tell a late answer from one never asked for."""
+
+_SHORT: Final = 512
+"""Bytes of a line up to which its params are copied."""
 
 
 class End(enum.Enum):
@@ -336,6 +340,38 @@ class PeerState(Generic[Slot]):
             text = "Parse error" if message.code == codes.PARSE_ERROR else "Invalid Request"
             reply = self._writer.failure(None, ErrorObject(message.code, text))
         append(Noise(message.line, message.reason, reply))
+
+
+class LinkState(PeerState[Slot]):
+    """The state of one end whose other end is in the same process. Notifications, which are nearly
+    everything that is sent, are handed over as what they are; the rest as lines."""
+
+    __slots__ = ()
+
+    def told(self, method: str, params: Any = UNSET) -> Notification:
+        """Tell, as the other end will read it."""
+        line = self._writer.notification(method, params)
+        if messages.BACKSLASH in line:
+            line = messages.mend(line)
+        if len(line) > self._limit:
+            raise MessageTooLong(len(line), self._limit)
+        place = line.find(messages.PARAMS)
+        if place < 0:
+            return Notification(method, messages.NO_PARAMS, line)
+        cut = slice(place + len(messages.PARAMS), -1)
+        # A short copy takes less time and memory than a view; a long one would be kept twice.
+        short = len(line) <= _SHORT
+        return Notification(method, Raw(line[cut] if short else memoryview(line)[cut]), line)
+
+    def receive(self, data: Iterable[Notification | bytes]) -> list[Event[Slot]]:  # type: ignore[override]
+        """Take what the other end sent; return what it says, in order."""
+        events: list[Event[Slot]] = []
+        for each in data:
+            if type(each) is Notification:
+                events.append(each)
+            else:
+                events += self._read([each])  # type: ignore[list-item]
+        return events
 
 
 def _not_open(id: Id) -> UsageError:

@@ -14,7 +14,7 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.transports.base import HIGH_WATER_SIZE, READ_SIZE
-from dragoman.transports.memory import BUFFER_SIZE, memory_pair
+from dragoman.transports.memory import BUFFER_SIZE, line_pair, memory_pair
 from tests.aio import aio
 
 TURNS = 10
@@ -181,3 +181,18 @@ async def test_a_second_start_is_refused() -> None:
     ours.start(Recorder())
     with pytest.raises(UsageError):
         ours.start(Recorder())
+
+
+@aio
+async def test_lines_stay_apart_and_are_the_same_objects() -> None:
+    ours, theirs = line_pair()
+    heard = Recorder()
+    theirs.start(heard)
+    lines = [b"one", b"two"]
+    ours.write_lines(lines, 6)
+    ours.write(b"three\nfour\n")
+    await turns()
+    came: list[object] = list(heard.chunks)
+    assert came == [lines, [b"three", b"four"]]
+    assert came[0] is lines
+    assert ours.unsent_size == 0

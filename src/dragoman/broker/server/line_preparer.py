@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from dragoman.broker.server.jobs import Job
 from dragoman.redaction.redactor import Redactor
-from dragoman.store.stream_redaction import LineRedactor
+from dragoman.store.stream_redaction import LineForm, LineRedactor
 
 TEXT_SIZE: Final = 1024 * 1024
 """Characters of an answer that a job keeps; the events have all of it."""
@@ -37,6 +37,8 @@ class _Params(Struct):
 
 
 _decode_chunks: Final = msgspec.json.Decoder(list[_Params]).decode
+_string: Final = msgspec.json.Decoder(str).decode
+_UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class LinePreparer:
@@ -51,6 +53,9 @@ class LinePreparer:
         self.next = next
         """The number that the next line gets in the store."""
         self._lines = LineRedactor(redact)
+        self._seen = self._lines.form
+        self._form: LineForm | None = None
+        """What stands around the text in the agent's messages."""
 
     def prepare(
         self, lines: Sequence[bytes], job: Job | None, *, end: bool
@@ -63,12 +68,20 @@ class LinePreparer:
         first = self.next
         self.next += len(safe)
         if job is not None and safe:
-            collect(job, safe)
+            self._look_at_form()
+            collect(job, safe, self._form)
         return first, safe
 
+    def _look_at_form(self) -> None:
+        form = self._lines.form
+        if form is not self._seen:
+            self._seen = form
+            if _texts([b"%b?%b" % form]) == ["?"]:
+                self._form = form
 
-def collect(job: Job, lines: Sequence[bytes]) -> None:
-    """Add to a job what the agent said."""
+
+def collect(job: Job, lines: Sequence[bytes], form: LineForm | None = None) -> None:
+    """Add to a job what the agent said. Lines of this form are not decoded."""
     text = b",".join(lines)
     if text.count(_SAID) >= len(lines):
         # Nearly always it is once in each.
@@ -78,7 +91,9 @@ def collect(job: Job, lines: Sequence[bytes]) -> None:
     if chunks:
         job.acted = True
         if len(job.text) < TEXT_SIZE:
-            job.text = (job.text + "".join(_texts(chunks)))[:TEXT_SIZE]
+            found = None if form is None else _text_within(chunks, form)
+            said = "".join(_texts(chunks)) if found is None else found
+            job.text = (job.text + said)[:TEXT_SIZE]
     elif not job.acted:
         job.acted = any(_ACTED in line for line in lines)
 
@@ -89,12 +104,33 @@ def said_in(lines: Sequence[bytes]) -> list[str]:
     return _texts(chunks) if chunks else []
 
 
+def _text_within(chunks: Sequence[bytes], form: LineForm) -> str | None:
+    """The text of lines that differ in it alone; None if these do not."""
+    before, behind = form
+    least = len(before) + len(behind)
+    parts = [
+        line[len(before) : -len(behind)]
+        for line in chunks
+        if len(line) >= least and line.startswith(before) and line.endswith(behind)
+    ]
+    if len(parts) < len(chunks):
+        return None
+    inside = b"".join(parts)
+    try:
+        if b"\\" in inside or b'"' in inside:
+            # Refused where a text ends before the usual end of its line begins.
+            return _string(b'"%b"' % inside)
+        return inside.decode()
+    except _UNDECODABLE:
+        return None
+
+
 def _texts(chunks: Sequence[bytes]) -> list[str]:
     try:
         # All at once: that takes a fifth of the time.
         updates = [each.update for each in _decode_chunks(b"[%b]" % b",".join(chunks))]
         return [each.content.text for each in updates if each.sessionUpdate == _MESSAGE]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except _UNDECODABLE:
         if len(chunks) == 1:
             # No message of the agent, although its name stands somewhere in it.
             return []

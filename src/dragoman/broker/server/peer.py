@@ -15,7 +15,7 @@ from msgspec import structs
 from dragoman.broker.methods import PING
 from dragoman.broker.spec import BrokerSpec
 from dragoman.client.acp.client import AcpClient
-from dragoman.client.acp.options import ClientOptions
+from dragoman.client.acp.options import ClientOptions, connection_settings
 from dragoman.client.connect import connect
 from dragoman.client.conversation import Peer
 from dragoman.client.options import ConnectOptions, plain_of
@@ -27,8 +27,8 @@ from dragoman.dialects.discovery import ACP, CODEX
 from dragoman.errors import ConnectionLost, DragomanError, PeerUnresponsive
 from dragoman.gateway.gateway import Gateway
 from dragoman.gateway.relay import Upstream
+from dragoman.rpc.link import linked
 from dragoman.rpc.tasks import TaskOwner
-from dragoman.transports.memory import memory_pair
 from dragoman.transports.process.identity import is_stopped
 from dragoman.transports.process.stream import ProcessStream
 
@@ -175,10 +175,13 @@ async def reach(
                 )
             yield PeerLink(Upstream(peer.client), peer, generation, **told)
             return
-        near, far = memory_pair()
+        gateway = Gateway(peer, max_line_size=spec.max_line_size)
+        near, far = linked(connection_settings(spec.max_line_size), gateway.settings)
+        stack.push_async_callback(far.aclose)
         tasks = TaskOwner("broker's gateway")
         stack.push_async_callback(tasks.aclose)
-        tasks.start(Gateway(peer, max_line_size=spec.max_line_size).serve(far), "serve the gateway")
+        tasks.start(gateway.serve(far), "serve the gateway")
+        near.start()
         client = AcpClient(near, _options(spec))
         stack.push_async_callback(client.aclose)
         upstream = Upstream(client)

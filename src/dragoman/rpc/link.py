@@ -1,0 +1,100 @@
+"""Two connections in one process that hand notifications to each other as they are.
+
+Owns the pair. Order, back-pressure, limits and the end are those of any connection. A notification
+is encoded once, by its sender, and its reader decodes nothing but the body; requests and answers,
+of which there are few, are lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from msgspec import UNSET
+
+from dragoman.errors import ConnectionLost
+from dragoman.rpc.calls import Call
+from dragoman.rpc.connection import Connection
+from dragoman.rpc.outbox import FLUSH_SIZE, Outbox
+from dragoman.rpc.settings import ConnectionSettings
+from dragoman.transports.base import HIGH_WATER_SIZE
+from dragoman.transports.memory import LineStream, line_pair
+from dragoman.wire.messages import Notification
+from dragoman.wire.peer import End, LinkState
+
+
+def linked(client: ConnectionSettings, agent: ConnectionSettings) -> tuple[LinkEnd, LinkEnd]:
+    """The two ends, the client's first. Neither is started."""
+    near, far = line_pair()
+    return LinkEnd(near, End.CLIENT, client), LinkEnd(far, End.AGENT, agent)
+
+
+class LinkEnd(Connection):
+    """One end. Made by `linked` only; its handlers are set by `hand_to`."""
+
+    _peer: LinkState[Call]
+    _outbox: _MessageOutbox
+
+    def __init__(self, stream: LineStream, end: End, settings: ConnectionSettings) -> None:
+        super().__init__(stream, end, settings=settings)
+        self._peer = LinkState(
+            end, max_line_size=settings.max_line_size, reserved=settings.reserved
+        )
+        self._outbox = _MessageOutbox(stream, self.fail)
+
+    def tell(self, method: str, params: Any) -> Coroutine[Any, Any, None] | None:
+        # `post` written out: every update comes this way.
+        if self._failure is not None:
+            raise self._failure.fresh()
+        outbox = self._outbox
+        if outbox.crowded and outbox.is_full:
+            return self.notify(method, params)
+        notification = self._peer.told(method, params)
+        if self._trace is not None:
+            self._trace.record(self.name, "send", notification.line)
+        outbox.put_message(notification)
+        return None
+
+    def post(self, method: str, params: Any = UNSET) -> None:
+        if self._failure is not None:
+            raise self._failure.fresh()
+        notification = self._peer.told(method, params)
+        if self._trace is not None:
+            self._trace.record(self.name, "send", notification.line)
+        self._outbox.put_message(notification)
+
+
+class _MessageOutbox(Outbox):
+    """Gathers notifications and lines, and hands them over without joining them."""
+
+    __slots__ = ()
+    _stream: LineStream
+    _lines: list[Any]
+
+    def put_message(self, message: Notification) -> None:
+        """`put` for a message."""
+        self._lines.append(message)
+        self._size = size = self._size + len(message.line)
+        if size >= FLUSH_SIZE:
+            self.flush()
+        elif not self.held:
+            if self._at_once:
+                self._at_once = False
+                self.flush()
+            else:
+                self.held = True
+                self._loop.call_soon(self._turn_ended)
+
+    def flush(self) -> None:
+        lines, size = self._lines, self._size
+        if not lines:
+            return
+        self._lines, self._size = [], 0
+        try:
+            self._stream.write_lines(lines, size)
+        except ConnectionLost:
+            # The stream says soon and once why it is over.
+            return
+        self._maybe_unsent_size = unsent_size = self._maybe_unsent_size + size
+        if unsent_size > HIGH_WATER_SIZE:
+            self._look()
