@@ -16,6 +16,7 @@ from dragoman.wire.peer import (
     Event,
     Failed,
     Invalid,
+    LinkState,
     Noise,
     Overrun,
     PeerState,
@@ -583,3 +584,41 @@ def test_what_cannot_be_written_changes_nothing() -> None:
     assert peer.unanswered == []
     assert peer.is_open(0)
     assert peer.request("a", "slot")[0] == 0
+
+
+# -- two ends in one process
+
+
+@pytest.mark.parametrize(
+    "params", [{"a": "x"}, {"a": 'a "params": \\ within'}, {"a": "x" * 5_000}, []]
+)
+def test_a_notification_of_a_link_reads_as_its_line_does(params: Any) -> None:
+    told = LinkState[str](End.AGENT).told("news", params)
+    assert json.loads(told.line) == {"jsonrpc": "2.0", "method": "news", "params": params}
+    (read,) = received(client(), told.line + b"\n")
+    assert isinstance(read, Notification)
+    assert (told.method, json.loads(bytes(told.params))) == (read.method, params)
+    assert json.loads(bytes(read.params)) == params
+
+
+def test_a_notification_of_a_link_without_params_has_none() -> None:
+    told = LinkState[str](End.AGENT).told("news")
+    assert told.params == NO_PARAMS
+    assert json.loads(told.line) == {"jsonrpc": "2.0", "method": "news"}
+
+
+def test_a_notification_that_is_too_long_does_not_enter_a_link() -> None:
+    with pytest.raises(MessageTooLong):
+        LinkState[str](End.AGENT, max_line_size=100).told("news", {"a": "x" * 100})
+
+
+def test_a_link_reads_messages_and_lines_in_their_order() -> None:
+    near, far = LinkState[str](End.CLIENT), LinkState[str](End.AGENT)
+    id, line = near.request("ask", "slot", {})
+    (request,) = far.receive([line.rstrip(b"\n")])
+    assert isinstance(request, Request)
+    first, last = far.told("first", {}), far.told("last", {})
+    answer = far.result(id, {"ok": True}).rstrip(b"\n")
+    one, two, three = near.receive([first, answer, last])
+    assert (one, three) == (first, last)
+    assert isinstance(two, ResultReceived) and two.slot == "slot"
