@@ -174,7 +174,7 @@ class _AddedLine(Struct):
 
 
 def added_in(line: bytes | None) -> Added:
-    """What a broker has added to the result in a line; nothing if there is no broker."""
+    """The additions of a broker to the result in a line; empty without a broker."""
     if line is None or b'"dragoman"' not in line:
         return Added()
     try:

@@ -43,16 +43,9 @@ class LinkEnd(Connection):
         self._outbox = _MessageOutbox(stream, self.fail)
 
     def tell(self, method: str, params: Any) -> Coroutine[Any, Any, None] | None:
-        # `post` written out: every update comes this way.
-        if self._failure is not None:
-            raise self._failure.fresh()
-        outbox = self._outbox
-        if outbox.crowded and outbox.is_full:
+        if self._failure is None and self._outbox.crowded and self._outbox.is_full:
             return self.notify(method, params)
-        notification = self._peer.told(method, params)
-        if self._trace is not None:
-            self._trace.record(self.name, "send", notification.line)
-        outbox.put_message(notification)
+        self.post(method, params)
         return None
 
     def post(self, method: str, params: Any = UNSET) -> None:

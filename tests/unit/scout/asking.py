@@ -7,7 +7,7 @@ tests/integration.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,3 +76,16 @@ async def answer(folder: Path, state: Path, *questions: str, permit: Permit = de
         for question in questions:
             reply = await ask(session, question)
     return reply
+
+
+def project(folder: Path, files: Mapping[str, str]) -> Path:
+    """A project below a folder, with these texts by path."""
+    for path, text in files.items():
+        (folder / "project" / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "project" / path).write_text(text)
+    return folder / "project"
+
+
+async def asked(project: Path, question: str) -> Reply:
+    """The reply to one question about a project; scout keeps its state beside it."""
+    return await answer(project, project.parent / "state", question)

@@ -159,7 +159,7 @@ def spec_of(
         raise BrokerUnavailable("the options for this peer cannot be handed to a broker")
     shared = plain_of(options) | {
         "max_line_size": line_size_of(way, options),
-        # An agent is told that files can be written; whether that is so is each caller's matter.
+        # The agent is offered to write files; each caller decides whether that is allowed.
         "write_files": options.write_files or spoken == ACP,
     }
     return BrokerSpec(

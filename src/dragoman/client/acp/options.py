@@ -45,7 +45,7 @@ class ClientOptions(DialectOptions, frozen=True, kw_only=True):
     """Whether the caller can run the agent's login in a terminal."""
 
     def offered(self) -> acp.ClientCapabilities:
-        """What the agent is told in the handshake."""
+        """The capabilities that the client sends in the handshake."""
         url = acp.Supported() if self.visits else None
         asks = self.elicit is not None or self.inquire is not None
         return acp.ClientCapabilities(

@@ -8,24 +8,18 @@ from dragoman.scout.answers.best_places import MAX_PLACES, abilities, cannot
 from dragoman.scout.commands import COMMANDS
 from dragoman.scout.questions import QUESTIONS
 from tests.aio import aio
-from tests.unit.scout.asking import Reply, answer
+from tests.unit.scout.asking import asked, project
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for path, text in {
+    files = {
         "wire/framing.py": '"""Split a stream into lines."""\n\n\nclass LineFramer:\n    pass\n',
         "wire/codes.py": "OK = 0\nREFUSED = 1\n",
         "tests/test_framing.py": "def test_lines_are_framed(): ...\n",
         "README.md": "A line about framing.\n",
-    }.items():
-        (tmp_path / "project" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "project" / path).write_text(text)
-    return tmp_path / "project"
-
-
-async def asked(folder: Path, question: str) -> Reply:
-    return await answer(folder, folder.parent / "state", question)
+    }
+    return project(tmp_path, files)
 
 
 @aio

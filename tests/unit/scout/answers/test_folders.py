@@ -5,26 +5,20 @@ from pathlib import Path
 import pytest
 
 from tests.aio import aio
-from tests.unit.scout.asking import Reply, answer
+from tests.unit.scout.asking import asked, project
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for path, text in {
+    files = {
         "README.md": "# Demo\n\n[![badge](x)]\n\nIt is for looking at.\nAnd more.\n\nRest.\n",
         "src/app.py": "".join(f"line_{n} = {n}\n" for n in range(1, 1001)),
         "src/empty.py": "",
         "src/one/same.py": "x = 1\n",
         "src/two/same.py": "y = 1\n",
         "tests/test_app.py": "from src import app\n",
-    }.items():
-        (tmp_path / "project" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "project" / path).write_text(text)
-    return tmp_path / "project"
-
-
-async def asked(folder: Path, question: str) -> Reply:
-    return await answer(folder, folder.parent / "state", question)
+    }
+    return project(tmp_path, files)
 
 
 @pytest.mark.parametrize(

@@ -5,25 +5,19 @@ from pathlib import Path
 import pytest
 
 from tests.aio import aio
-from tests.unit.scout.asking import Reply, answer
+from tests.unit.scout.asking import asked, project
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for path, text in {
+    files = {
         "pkg/__init__.py": "from pkg.core import foo\n",
         "pkg/core.py": "class A:\n    def run(self): ...\n\n\ndef foo(x):\n    return x\n\n\n\n",
         "pkg/more.py": "class B:\n    def run(self): ...\n\n\ndef go():\n    foo(1)\n    A.run()\n",
         "tests/test_core.py": "def test_it():\n    assert foo(2) == 2\n",
         "lonely.py": "def alone(): ...\n",
-    }.items():
-        (tmp_path / "project" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "project" / path).write_text(text)
-    return tmp_path / "project"
-
-
-async def asked(folder: Path, question: str) -> Reply:
-    return await answer(folder, folder.parent / "state", question)
+    }
+    return project(tmp_path, files)
 
 
 @aio
