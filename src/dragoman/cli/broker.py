@@ -226,12 +226,27 @@ def attach_command(context: typer.Context, *, cwd: CwdOption = None, **given: An
     """
     import asyncio
 
-    from dragoman.cli.broker_stdio import attach
+    from dragoman.broker.client.attach import attach
     from dragoman.cli.run_plan import RunOptions, plan_of
+    from dragoman.client.options import ConnectOptions
+    from dragoman.policy import unattended
 
-    command = words_after_dashes(context)
-    plan = plan_of(RunOptions(command=command, cwd=cwd, **given))
-    raise typer.Exit(asyncio.run(attach(plan)))
+    plan = plan_of(RunOptions(command=words_after_dashes(context), cwd=cwd, **given))
+    options = ConnectOptions(
+        budgets=plan.budgets,
+        inherit=plan.env,
+        env=plan.lineage,
+        max_line_size=plan.max_line_size,
+    )
+    attached = attach(
+        plan.way,
+        options,
+        workspace=plan.workspace,
+        policy=unattended(plan.whole_policy, peer=plan.name),
+        ttl=plan.ttl,
+        max_idle=plan.max_idle,
+    )
+    asyncio.run(attached)
 
 
 def _found(word: str | None) -> list[BrokerRecord]:

@@ -120,7 +120,6 @@ def test_a_question_is_neutral_and_shown_while_everything_else_waits(
 
 ELSEWHERE = {
     ("serve_acp.py", "opened"): "the token's file",
-    ("broker_stdio.py", "stream"): "a socket",
     ("install.py", "entries"): "another program's settings",
     ("skill.py", "entries"): "another program's settings",
     ("output/terminal.py", "held"): "the one place",

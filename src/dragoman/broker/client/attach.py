@@ -1,0 +1,125 @@
+"""Connect our stdin and stdout to a broker, for `dragoman broker attach`.
+
+Starts the broker if none runs and sends it the policy; then bytes are copied in both directions
+without parsing, with back-pressure: reading pauses while the other side does not read. A broker
+that hangs ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+
+import msgspec
+
+from dragoman.broker.client import liveness
+from dragoman.broker.client.connect import complete, spec_of
+from dragoman.broker.client.find_or_start import ensure
+from dragoman.broker.client.hello import open_stream
+from dragoman.broker.methods import TERMS
+from dragoman.broker.spec import BrokerSpec
+from dragoman.catalogue.launch import LaunchSpec
+from dragoman.client.options import ConnectOptions
+from dragoman.errors import BrokerError, ConnectionLost
+from dragoman.policy import Policy
+from dragoman.policy.rules import PolicyName
+from dragoman.rpc.tasks import TaskOwner
+from dragoman.transports.base import HIGH_WATER_SIZE, Stream
+from dragoman.transports.stdio import open_stdio
+
+
+async def attach(
+    way: LaunchSpec,
+    options: ConnectOptions,
+    *,
+    workspace: str | os.PathLike[str],
+    policy: Policy | PolicyName,
+    ttl: float | None = None,
+    max_idle: int | None = None,
+) -> None:
+    """Copy between stdio and the broker of a peer until stdin ends or the broker does.
+
+    `policy` decides what the peer may do while no caller can be asked. Raises `BrokerError` if the
+    broker does not answer any more.
+    """
+
+    async def prepare(spec: BrokerSpec) -> BrokerSpec:
+        return await complete(way, spec, inherit=options.inherit)
+
+    spec = spec_of(way, options, workspace=workspace, ttl=ttl, max_idle=max_idle)
+    reached = await ensure(spec, prepare=prepare, ttl=ttl)
+    # A stream of its own: what the other program sends is not read here.
+    stream = await open_stream(reached.endpoint.address)
+    await reached.connection.aclose()
+    # Before anything that the other program sends, which does not know of it.
+    terms = {"jsonrpc": "2.0", "method": TERMS, "params": {"policy": policy}}
+    stream.write(msgspec.json.encode(terms) + b"\n")
+    endpoint, hung = reached.endpoint, False
+
+    async def close_if_hung() -> None:
+        nonlocal hung
+        await liveness.wait_hung(endpoint.address)
+        hung = True
+        await stream.aclose()
+
+    tasks = TaskOwner("broker attach")
+    tasks.start(close_if_hung(), "watch the broker")
+    try:
+        await join(await open_stdio(), stream)
+    finally:
+        await tasks.aclose()
+    if hung:
+        raise BrokerError(liveness.unanswered(endpoint.name, liveness.PROBE_TIMEOUT))
+
+
+async def join(near: Stream, far: Stream) -> None:
+    """Copy in both directions until one of the two ends; then both are closed."""
+    over = asyncio.Event()
+    tasks = TaskOwner("joining two streams")
+    try:
+        far.start(_Copy(far, near, tasks, over))
+        near.start(_Copy(near, far, tasks, over))
+        await over.wait()
+    finally:
+        try:
+            await tasks.aclose()
+        finally:
+            try:
+                await near.aclose()
+            finally:
+                await far.aclose()
+
+
+class _Copy:
+    """Writes to one stream what arrives on another."""
+
+    def __init__(
+        self, source: Stream, target: Stream, tasks: TaskOwner, over: asyncio.Event
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._tasks = tasks
+        self._over = over
+        self._waiting = False
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._target.write(data)
+        except ConnectionLost:
+            self._over.set()
+            return
+        if self._target.unsent_size > HIGH_WATER_SIZE and not self._waiting:
+            self._waiting = True
+            self._source.pause_reading()
+            self._tasks.start(self._go_on(), "wait until the other side reads")
+
+    def stream_ended(self, failure: ConnectionLost) -> None:
+        self._over.set()
+
+    async def _go_on(self) -> None:
+        # As long as the other side takes: it is what holds this side back.
+        with suppress(ConnectionLost):
+            await self._target.drain()
+        self._waiting = False
+        self._source.resume_reading()
