@@ -24,8 +24,8 @@ from dragoman.events import model
 from dragoman.events.envelope import EventEnvelope
 from dragoman.events.words import Role
 from dragoman.gateway.acp_filter import Unannounced
-from dragoman.gateway.client_session import GatewaySession
 from dragoman.gateway.events_to_acp import AcpTranslator
+from dragoman.gateway.session import GatewaySession
 from dragoman.wire import messages
 
 if TYPE_CHECKING:
@@ -34,13 +34,6 @@ if TYPE_CHECKING:
     from dragoman.client.conversation import Conversation, ConversationTurn
 
 ACP: Final = "acp"
-
-TOLD_TIMEOUT: Final = 10.0
-"""How long a question waits for the events before it to reach the client. They are on their way:
-this only bounds what a client that does not read can hold up."""
-
-MAX_LATER: Final = 4096
-"""Queued events outside of turns. If a client reads too slowly, further ones are dropped."""
 
 _UPDATE: Final = acp.SESSION_UPDATE.name
 
@@ -83,7 +76,9 @@ class UpdateSender:
 
     def follow(self, conversation: Conversation | None) -> None:
         """Send the events of this conversation from now on."""
-        self._gateway_session = None
+        if self._gateway_session is not None:
+            self._gateway_session.forget_outside()
+            self._gateway_session = None
         if conversation is not None:
             speaker = AcpTranslator(
                 notices=self._side.can("session.notices"),
@@ -136,40 +131,23 @@ class UpdateSender:
             )
         finally:
             gateway_session.turning, gateway_session.running = False, None
-            self._tell_later(gateway_session)
+            self._tell_outside(gateway_session)
 
     def happened(self, event: model.Event) -> None:
         """Queue an event outside of a turn; `turn` sends the events of turns."""
         gateway_session = self._gateway_session
         if gateway_session is None or event.replay or gateway_session.conversation.turn is not None:
             return
-        if len(gateway_session.later) < MAX_LATER:
-            gateway_session.later.append(event)
-        self._tell_later(gateway_session)
+        gateway_session.put_outside(event)
+        self._tell_outside(gateway_session)
 
     async def caught_up(self) -> None:
         """Wait until the client knows everything that has happened in the turn so far."""
         if self._gateway_session is not None:
             await self._gateway_session.caught_up()
 
-    def _tell_later(self, gateway_session: GatewaySession) -> None:
-        connection = self._server.connection
-        if gateway_session.later and not gateway_session.telling and connection.failure is None:
-            gateway_session.telling = True
-            connection.tasks.start(self._tell_outside(gateway_session), "tell what happened")
-
-    async def _tell_outside(self, gateway_session: GatewaySession) -> None:
-        try:
-            while (
-                gateway_session.later
-                and not gateway_session.turning
-                and gateway_session is self._gateway_session
-            ):
-                await self._tell(gateway_session, gateway_session.later.pop(0))
-        except ConnectionLost:
-            gateway_session.later.clear()
-        finally:
-            gateway_session.telling = False
+    def _tell_outside(self, gateway_session: GatewaySession) -> None:
+        gateway_session.tell_outside(self._server.connection, partial(self._tell, gateway_session))
 
     async def _tell(self, gateway_session: GatewaySession, event: model.Event) -> None:
         if isinstance(event, model.SettingsChanged):

@@ -22,7 +22,7 @@ from dragoman.agent.client_side import ClientSide
 from dragoman.agent.server import Server
 from dragoman.agent.session import Session
 from dragoman.agent.speech import AcpSpeech
-from dragoman.client.conversation import Conversation, ConversationTurn, Opening
+from dragoman.client.conversation import Opening
 from dragoman.client.permissions import Answer, Chosen, Decision, Question
 from dragoman.client.turns import TurnEndMark as Ended
 from dragoman.dialects.acp import v1 as acp
@@ -30,7 +30,6 @@ from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import ConnectionLost, DragomanError, RemoteError
 from dragoman.events import model
 from dragoman.events.fold import apply
-from dragoman.events.view import View
 from dragoman.gateway import prompt_responses
 from dragoman.gateway.acp_filter import RAW_KEY
 from dragoman.gateway.acp_passthrough import PassthroughSession
@@ -38,6 +37,7 @@ from dragoman.gateway.choices import Choices, stands_for_models, wanted_model
 from dragoman.gateway.client_requests import tool_call_of
 from dragoman.gateway.events_to_acp import AcpTranslator
 from dragoman.gateway.relay import Upstream
+from dragoman.gateway.session import GatewaySession, until_told
 from dragoman.rpc import Connection, End
 from dragoman.transports.base import Stream
 from dragoman.wire import codes, messages
@@ -51,10 +51,6 @@ T = TypeVar("T")
 
 log: Final = logging.getLogger("dragoman.gateway")
 
-TOLD_TIMEOUT: Final = 10.0
-"""How long a question waits for the events before it to reach the client. They are on their way:
-this only bounds what a client that does not read can hold up."""
-
 LAST_WORDS_TIMEOUT: Final = 5.0
 """How long the answers to running prompts may take after the peer has gone."""
 
@@ -63,122 +59,7 @@ MAX_LISTED: Final = 10_000
 
 _UPDATE: Final = acp.SESSION_UPDATE.name
 
-_GATED: Final = {
-    "session.notices": (f"{_UPDATE}:notice",),
-    "session.compaction": (f"{_UPDATE}:compaction_update", f"{_UPDATE}:compaction_summary_chunk"),
-    # An option that is on or off may stand among the others.
-    "session.configOptions.boolean": (f"{_UPDATE}:config_option_update",),
-}
-"""Updates that only clients with a capability get."""
-
 _KINDS: Final = frozenset(answer.value for answer in Answer if answer is not Answer.CANCEL)
-
-
-class GatewaySession:
-    """One session of a client, and the conversation behind it."""
-
-    def __init__(
-        self, conversation: Conversation, speaker: AcpTranslator, side: ClientSide
-    ) -> None:
-        self.conversation = conversation
-        self.speaker = speaker
-        self.side = side
-        self.view = View()
-        self.turning = False
-        """Whether events of a turn are still on their way to the client."""
-        self.later: list[model.Event] = []
-        """Events outside of a turn that are not sent yet."""
-        self.telling = False
-        self.asked: dict[str, asyncio.Event] = {}
-        """Set when the client has got every event before a permission request."""
-        self.told: set[str] = set()
-        """Requests that were sent before their events were taken: nothing had to be sent first."""
-        self.running: ConversationTurn | None = None
-        self.taken = 0
-        """Number of turn events that were sent or are being sent."""
-        self.known = 0
-        """Number of turn events that were sent."""
-        self.behind: list[tuple[int, asyncio.Event]] = []
-        """Waiters, each with the number of sent events it waits for."""
-        self.held_up = False
-        """Whether the client reads too slowly, so that an event is taken and not sent yet."""
-        self.last_raw: bytes | None = None
-        self._strange = frozenset(
-            native
-            for capability, natives in _GATED.items()
-            if not side.can(capability)
-            for native in natives
-        )
-
-    def takes(self, event: model.Event) -> bool:
-        """Whether the client said that it knows this kind of update. We say to every peer that we
-        do, so that it may send what the client does not know."""
-        return event.native not in self._strange
-
-    def knows(self) -> None:
-        """Count one more event of a turn as sent."""
-        self.known += 1
-        if self.behind:
-            for number, caught_up in self.behind:
-                if number <= self.known:
-                    caught_up.set()
-            self.behind = [each for each in self.behind if each[0] > self.known]
-
-    async def follow(
-        self,
-        running: ConversationTurn,
-        tell: Callable[[model.Event], Awaitable[None]],
-        taken: Callable[[model.Event], None] | None = None,
-    ) -> model.TurnEnded | None:
-        """Send the events of a turn until it ends, also after the client cancelled.
-
-        `taken` is called once for each event, before it is sent.
-        """
-        cancelled: asyncio.CancelledError | None = None
-        ended: model.TurnEnded | None = None
-        untold: model.Event | None = None
-        while True:
-            try:
-                if untold is not None:
-                    await tell(untold)
-                    self.knows()
-                    untold = None
-                async for event in running:
-                    untold = event
-                    self.taken += 1
-                    if taken is not None:
-                        taken(event)
-                    if isinstance(event, model.TurnEnded):
-                        ended = event
-                    await tell(event)
-                    self.knows()
-                    untold = None
-            except asyncio.CancelledError as error:
-                if cancelled is not None:
-                    raise
-                # The client wants the turn to end; what the peer still says is part of it.
-                cancelled = error
-                running.cancel()
-                continue
-            if cancelled is not None:
-                raise cancelled
-            return ended
-
-    async def caught_up(self) -> None:
-        """Wait until the client knows everything that has happened in the turn so far."""
-        if self.running is None:
-            return
-        left = sum(not isinstance(event, Ended) for event in self.running.untaken)
-        number = self.taken + left
-        if number > self.known:
-            told = asyncio.Event()
-            self.behind.append((number, told))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TOLD_TIMEOUT):
-                    await told.wait()
-
-    def question(self, request_id: str) -> asyncio.Event:
-        return self.asked.setdefault(request_id, asyncio.Event())
 
 
 def refusing(
@@ -418,7 +299,7 @@ class ClientSession:
         finally:
             gateway_session.turning = False
             gateway_session.running = None
-            self._tell_later(gateway_session)
+            self._tell_outside(gateway_session)
 
     # -- telling
 
@@ -428,24 +309,13 @@ class ClientSession:
         if isinstance(event, model.SettingsChanged):
             apply(gateway_session.view, event)
         if gateway_session.conversation.turn is None and not event.replay:
-            gateway_session.later.append(event)
-            self._tell_later(gateway_session)
+            gateway_session.put_outside(event)
+            self._tell_outside(gateway_session)
 
-    def _tell_later(self, gateway_session: GatewaySession) -> None:
-        """Send the events outside of turns, after the response that is being made now."""
-        connection = self._server.connection
-        if gateway_session.later and not gateway_session.telling and connection.failure is None:
-            gateway_session.telling = True
-            connection.tasks.start(self._tell_outside(gateway_session), "tell what happened")
-
-    async def _tell_outside(self, gateway_session: GatewaySession) -> None:
-        try:
-            while gateway_session.later and not gateway_session.turning:
-                await self._tell(gateway_session, gateway_session.later.pop(0))
-        except ConnectionLost:
-            gateway_session.later.clear()
-        finally:
-            gateway_session.telling = False
+    def _tell_outside(self, gateway_session: GatewaySession) -> None:
+        gateway_session.tell_outside(
+            self._server.connection, functools.partial(self._tell, gateway_session)
+        )
 
     async def _tell(self, gateway_session: GatewaySession, event: model.Event) -> None:
         """Send one event; forward the peer's own message if both speak ACP."""
@@ -545,9 +415,7 @@ class ClientSession:
             gateway_session.told.add(question.request_id)
         elif question.request_id and gateway_session.turning:
             # The client must get the tool call before the request about it.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TOLD_TIMEOUT):
-                    await gateway_session.question(question.request_id).wait()
+            await until_told(gateway_session.question(question.request_id))
             gateway_session.asked.pop(question.request_id, None)
         try:
             chosen = await gateway_session.side.permission(tool_call_of(question), options)

@@ -1,0 +1,209 @@
+"""The state of one session that is served to a client, and the order of what the client gets.
+
+Sends the events of a turn in wire order, keeps those outside of turns until the turn is over, and
+lets a question wait for the events before it. `gateway.client_session` and `acp_server.updates`
+say how an event is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from dragoman.agent.client_side import ClientSide
+from dragoman.client.conversation import Conversation, ConversationTurn
+from dragoman.client.turns import TurnEndMark as Ended
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import ConnectionLost
+from dragoman.events import model
+from dragoman.events.view import View
+from dragoman.gateway.events_to_acp import AcpTranslator
+from dragoman.rpc import Connection
+
+log: Final = logging.getLogger("dragoman.gateway")
+
+TOLD_TIMEOUT: Final = 10.0
+"""How long a question waits for the events before it to reach the client. They are on their way:
+this only bounds what a client that does not read can hold up."""
+
+MAX_OUTSIDE: Final = 4096
+"""Queued events outside of turns. If a client reads too slowly, further ones are dropped, and the
+log says so."""
+
+_UPDATE: Final = acp.SESSION_UPDATE.name
+
+_GATED: Final = {
+    "session.notices": (f"{_UPDATE}:notice",),
+    "session.compaction": (f"{_UPDATE}:compaction_update", f"{_UPDATE}:compaction_summary_chunk"),
+    # An option that is on or off may stand among the others.
+    "session.configOptions.boolean": (f"{_UPDATE}:config_option_update",),
+}
+"""Updates that only clients with a capability get."""
+
+
+class GatewaySession:
+    """One session of a client, and the conversation behind it."""
+
+    def __init__(
+        self, conversation: Conversation, speaker: AcpTranslator, side: ClientSide
+    ) -> None:
+        self.conversation = conversation
+        self.speaker = speaker
+        self.side = side
+        self.view = View()
+        self.turning = False
+        """Whether events of a turn are still on their way to the client."""
+        self._outside: deque[model.Event] = deque()
+        """Events outside of a turn that are not sent yet."""
+        self._dropped = 0
+        """Number of events outside of a turn for which there was no room."""
+        self._telling = False
+        self.asked: dict[str, asyncio.Event] = {}
+        """Set when the client has got every event before a permission request."""
+        self.told: set[str] = set()
+        """Requests that were sent before their events were taken: nothing had to be sent first."""
+        self.running: ConversationTurn | None = None
+        self.taken = 0
+        """Number of turn events that were sent or are being sent."""
+        self.known = 0
+        """Number of turn events that were sent."""
+        self.behind: list[tuple[int, asyncio.Event]] = []
+        """Waiters, each with the number of sent events it waits for."""
+        self.held_up = False
+        """Whether the client reads too slowly, so that an event is taken and not sent yet."""
+        self.last_raw: bytes | None = None
+        self._strange = frozenset(
+            native
+            for capability, natives in _GATED.items()
+            if not side.can(capability)
+            for native in natives
+        )
+
+    def takes(self, event: model.Event) -> bool:
+        """Whether the client said that it knows this kind of update. We say to every peer that we
+        do, so that it may send what the client does not know."""
+        return event.native not in self._strange
+
+    def knows(self) -> None:
+        """Count one more event of a turn as sent."""
+        self.known += 1
+        if self.behind:
+            for number, caught_up in self.behind:
+                if number <= self.known:
+                    caught_up.set()
+            self.behind = [each for each in self.behind if each[0] > self.known]
+
+    async def follow(
+        self,
+        running: ConversationTurn,
+        tell: Callable[[model.Event], Awaitable[None]],
+        taken: Callable[[model.Event], None] | None = None,
+    ) -> model.TurnEnded | None:
+        """Send the events of a turn until it ends, also after the client cancelled.
+
+        `taken` is called once for each event, before it is sent.
+        """
+        cancelled: asyncio.CancelledError | None = None
+        ended: model.TurnEnded | None = None
+        untold: model.Event | None = None
+        while True:
+            try:
+                if untold is not None:
+                    await tell(untold)
+                    self.knows()
+                    untold = None
+                async for event in running:
+                    untold = event
+                    self.taken += 1
+                    if taken is not None:
+                        taken(event)
+                    if isinstance(event, model.TurnEnded):
+                        ended = event
+                    await tell(event)
+                    self.knows()
+                    untold = None
+            except asyncio.CancelledError as error:
+                if cancelled is not None:
+                    raise
+                # The client wants the turn to end; what the peer still says is part of it.
+                cancelled = error
+                running.cancel()
+                continue
+            if cancelled is not None:
+                raise cancelled
+            return ended
+
+    async def caught_up(self) -> None:
+        """Wait until the client knows everything that has happened in the turn so far."""
+        if self.running is None:
+            return
+        left = sum(not isinstance(event, Ended) for event in self.running.untaken)
+        number = self.taken + left
+        if number > self.known:
+            told = asyncio.Event()
+            self.behind.append((number, told))
+            await until_told(told)
+
+    def question(self, request_id: str) -> asyncio.Event:
+        return self.asked.setdefault(request_id, asyncio.Event())
+
+    # -- outside of turns
+
+    def put_outside(self, event: model.Event) -> None:
+        """Queue an event that belongs to no turn, for `tell_outside`."""
+        if len(self._outside) < MAX_OUTSIDE:
+            self._outside.append(event)
+            return
+        if not self._dropped:
+            log.warning(
+                "a client reads too slowly: of session %s, %d events outside of turns wait, and "
+                "further ones are dropped",
+                self.conversation.id,
+                MAX_OUTSIDE,
+            )
+        self._dropped += 1
+
+    def forget_outside(self) -> None:
+        """Drop what waits: the session is replaced, or its client has disconnected."""
+        self._outside.clear()
+
+    def tell_outside(
+        self, connection: Connection, tell: Callable[[model.Event], Awaitable[None]]
+    ) -> None:
+        """Send the queued events, after the response that is being made now and outside of turns.
+        A task of the connection sends them, one task at a time, so that their order is kept."""
+        if self._outside and not self._telling and connection.failure is None:
+            self._telling = True
+            connection.tasks.start(self._tell_outside(tell), "tell what happened")
+
+    async def _tell_outside(self, tell: Callable[[model.Event], Awaitable[None]]) -> None:
+        try:
+            while self._outside and not self.turning:
+                await tell(self._outside.popleft())
+            if self._dropped and not self._outside:
+                log.warning(
+                    "of session %s, %d events outside of turns were dropped",
+                    self.conversation.id,
+                    self._dropped,
+                )
+                self._dropped = 0
+        except ConnectionLost:
+            self.forget_outside()
+        finally:
+            self._telling = False
+
+
+async def until_told(told: asyncio.Event) -> None:
+    """Wait until the client has the events before a question; after `TOLD_TIMEOUT` it is asked
+    all the same."""
+    try:
+        async with asyncio.timeout(TOLD_TIMEOUT):
+            await told.wait()
+    except TimeoutError:
+        log.warning(
+            "a client did not take the events before a question within %g s; it is asked now",
+            TOLD_TIMEOUT,
+        )
