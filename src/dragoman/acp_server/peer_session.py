@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,7 +42,7 @@ from dragoman.runs.lineage import inherited
 from dragoman.runs.open_by_name import ttl_of
 from dragoman.runs.run import Run, RunListener, RunRequest
 from dragoman.runs.run_result import RunResult
-from dragoman.runs.sessions import OpenedSession, broker_ended
+from dragoman.runs.sessions import OpenedSession, broker_ended, leave
 from dragoman.store.peer_recovery import note_success
 
 if TYPE_CHECKING:
@@ -239,9 +239,7 @@ class PeerSession(RunListener):
                     ready.set_result(None)
                 await self._leaving.wait()
                 if self._closing_session or not (run.warm or self._can_return()):
-                    with suppress(DragomanError, TimeoutError):
-                        async with asyncio.timeout(SESSION_TIMEOUT):
-                            await self.conversation.close()
+                    await leave(self.conversation, timeout=SESSION_TIMEOUT)
         except DragomanError as error:
             if not ready.done():
                 self._attach_stderr(error)

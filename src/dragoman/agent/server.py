@@ -476,14 +476,16 @@ class Server:
     def _cancel(self, notification: Notification) -> None:
         try:
             message = acp.SESSION_CANCEL.decode_params(notification.params)
-        except msgspec.ValidationError:
+        except msgspec.ValidationError as error:
+            log.warning("a session/cancel cannot be read: %s", error)
             return
         self.stop(message.session_id)
 
     def _cancel_request(self, notification: Notification) -> None:
         try:
             message = acp.CANCEL_REQUEST.decode_params(notification.params)
-        except msgspec.ValidationError:
+        except msgspec.ValidationError as error:
+            log.warning("a $/cancel_request cannot be read: %s", error)
             return
         if message.request_id is not None:
             self.connection.cancel_inbound(message.request_id)

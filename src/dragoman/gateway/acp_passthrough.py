@@ -158,8 +158,10 @@ class Passthrough:
         if self.prompt is not None:
             self.cancel()
         self.ended()
-        with contextlib.suppress(DragomanError):
+        try:
             await self.session.close()
+        except DragomanError as error:
+            log.debug("session %s is not closed at the peer: %s", self.session.id, error)
 
 
 class PassthroughSession:
@@ -342,7 +344,8 @@ class PassthroughSession:
     def _cancel_request(self, notification: Notification) -> None:
         try:
             message = acp.decode(notification.params, acp.CancelRequestNotification)
-        except msgspec.ValidationError:
+        except msgspec.ValidationError as error:
+            log.warning("a $/cancel_request cannot be read: %s", error)
             return
         for passage in self._passages.values():
             if passage.prompt is not None and passage.prompt[0].id == message.request_id:

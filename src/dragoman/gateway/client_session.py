@@ -135,8 +135,11 @@ class ClientSession:
     async def _close_sessions(self) -> None:
         for gateway_session in list(self._sessions.values()):
             self._forget(gateway_session.conversation.id)
-            with contextlib.suppress(DragomanError):
-                await gateway_session.conversation.close()
+            conversation = gateway_session.conversation
+            try:
+                await conversation.close()
+            except DragomanError as error:
+                log.debug("session %s is not closed at the peer: %s", conversation.id, error)
 
     # -- the agent that the client sees
 

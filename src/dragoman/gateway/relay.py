@@ -190,17 +190,21 @@ class Upstream:
             self.pages = {id: each for id, each in self.pages.items() if each is not connection}
 
     def _page_done(self, notification: Notification) -> None:
-        with contextlib.suppress(msgspec.ValidationError):
+        try:
             done = acp.decode(notification.params, acp.CompleteElicitationNotification)
-            connection = self.pages.pop(done.elicitation_id, None)
-            if connection is not None and connection.failure is None:
-                connection.pass_on(notification.line)
+        except msgspec.ValidationError as error:
+            log.warning("the end of a page cannot be read: %s", error)
+            return
+        connection = self.pages.pop(done.elicitation_id, None)
+        if connection is not None and connection.failure is None:
+            connection.pass_on(notification.line)
 
     def _call_off(self, notification: Notification) -> None:
         """The agent wants no answer any more."""
         try:
             message = acp.decode(notification.params, acp.CancelRequestNotification)
-        except msgspec.ValidationError:
+        except msgspec.ValidationError as error:
+            log.warning("a $/cancel_request of the agent cannot be read: %s", error)
             return
         call = None if message.request_id is None else self.asked.pop(message.request_id, None)
         if call is not None:

@@ -168,7 +168,7 @@ class DirectRecorder:
                 key = recorder.session.key
                 self._writer.put(lambda store: store.update_session(key, closed_at=time.time()))
             await self._writer.close()
-        if store is not None:
+        if store is not None and (self._writer is None or self._writer.is_open):
             store.close()
             from dragoman.store.daily_retention import retain
 

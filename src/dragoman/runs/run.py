@@ -59,6 +59,7 @@ from dragoman.runs.sessions import (
     broker_of,
     discard,
     job_terms,
+    leave,
     only_turn,
     open_session,
     place_of,
@@ -77,7 +78,7 @@ if TYPE_CHECKING:
     from dragoman.store.records import SessionRecord
 
 LEAVE_TIMEOUT: Final = 2.0
-"""Seconds for an agent to close its session. A failure to do so is ignored."""
+"""Seconds for an agent to close its session. If it does not, the log has why."""
 
 log = logging.getLogger(__name__)
 
@@ -389,7 +390,7 @@ class Run:
             ),
         )
         if not request.keep_open:
-            stack.push_async_callback(_leave, self.opened.conversation)
+            stack.push_async_callback(leave, self.opened.conversation, timeout=LEAVE_TIMEOUT)
         try:
             if mode is not None:
                 model_choice.require_mode(self.seen.view, mode, peer=request.peer)
@@ -591,9 +592,3 @@ class Run:
 
 
 _CUT_OFF: Final = (Outcome.TIMED_OUT, Outcome.CANCELLED, Outcome.TRUNCATED)
-
-
-async def _leave(conversation: Conversation) -> None:
-    with suppress(DragomanError, TimeoutError):
-        async with asyncio.timeout(LEAVE_TIMEOUT):
-            await conversation.close()

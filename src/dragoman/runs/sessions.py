@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import hashlib
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from dragoman.policy import Policy
     from dragoman.runs.brief import Brief
     from dragoman.store import SessionRecord, Store
+
+log: Final = logging.getLogger(__name__)
 
 BEGIN_TIMEOUT: Final = 90.0
 """Seconds to wait for another command that begins the same session: its agent may have to start,
@@ -301,14 +304,25 @@ async def discard(opened: OpenedSession, *, paths: Paths | None = None) -> None:
         return
     from dragoman.store.open import open_store
 
-    with suppress(DragomanError, TimeoutError):
-        async with asyncio.timeout(DISCARD_TIMEOUT):
-            await opened.conversation.close()
-    with suppress(DragomanError), open_store(paths=paths) as store:
-        record = store.session(opened.key)
-        # One that is open is still written to.
-        if record is not None and record.closed_at is not None:
-            store.delete_session(opened.key)
+    await leave(opened.conversation, timeout=DISCARD_TIMEOUT)
+    try:
+        with open_store(paths=paths) as store:
+            record = store.session(opened.key)
+            # One that is open is still written to.
+            if record is not None and record.closed_at is not None:
+                store.delete_session(opened.key)
+    except DragomanError as error:
+        log.info("the unused session %s stays stored: %s", opened.key, error)
+
+
+async def leave(conversation: Conversation, *, timeout: float) -> None:
+    """Close a session that is not needed any more. The log has why, if it cannot be closed."""
+    try:
+        async with asyncio.timeout(timeout):
+            await conversation.close()
+    except (DragomanError, TimeoutError) as error:
+        why = error if isinstance(error, DragomanError) else f"no answer within {timeout:g} s"
+        log.info("session %s is not closed: %s", conversation.id, why)
 
 
 def _beginning(peer: Peer, wanted: WantedSession) -> Opening:
@@ -437,11 +451,14 @@ async def begun_once(
     path = names / f"{hashlib.sha256(words.encode()).hexdigest()[:16]}.lock"
     lock: HeldLock | None = None
     # A name that is held for so long will not be free before the patience of a person ends.
-    with suppress(OSError, TimeoutError):
+    try:
         await asyncio.to_thread(make_private, names)
         async with asyncio.timeout(BEGIN_TIMEOUT):
             while (lock := try_lock(path)) is None:  # noqa: ASYNC110 - a lock of the system's
                 await asyncio.sleep(LOCK_INTERVAL)
+    except (OSError, TimeoutError) as error:
+        why = str(error) or f"another command has held it for {BEGIN_TIMEOUT:g} s"
+        log.warning("the name %s is not locked, and may be given to two sessions: %s", name, why)
     try:
         yield
     finally:

@@ -55,6 +55,10 @@ RETRY_INTERVAL: Final = 1.0
 MAX_RETRY_INTERVAL: Final = 30.0
 """Seconds between two tries when many have failed: a person who made room looks again by then."""
 
+DISK_TIMEOUT: Final = 30.0
+"""Seconds that a caller waits for the disk. A transaction takes milliseconds, and another process
+holds the file for `database.BUSY_TIMEOUT` at most; a file system that hangs never answers."""
+
 _LOCAL: Final = (StoreConflict, UnknownSession, UnknownJob)
 """What is wrong with one session or job, and says nothing of the others."""
 
@@ -127,6 +131,8 @@ class StoreWriter:
         self._pause = None if trouble is None else RETRY_INTERVAL
         """Seconds from the last try to the next; None while all is well."""
         self._asked = False
+        self._abandoned = False
+        """Whether the thread was left behind, because the disk does not answer."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._ended: asyncio.Future[None] | None = None
@@ -147,8 +153,8 @@ class StoreWriter:
 
     @property
     def is_open(self) -> bool:
-        """Whether the store could be opened."""
-        return self._store is not None
+        """Whether the store could be opened, and is not left to a thread that hangs."""
+        return self._store is not None and not self._abandoned
 
     @property
     def store(self) -> Store:
@@ -196,7 +202,8 @@ class StoreWriter:
 
     async def call(self, operation: Callable[[Store], T], *, reads: bool = False) -> T:
         """Do something with the store now, behind everything that was put before, and return what
-        it returns, once it is on the disk. Raises what it raises.
+        it returns, once it is on the disk. Raises what it raises, and `StoreError` if the disk does
+        not answer within `DISK_TIMEOUT`; the operation may still be done then.
 
         What only `reads` is done also while nothing can be written, without what waits for that.
         """
@@ -219,11 +226,36 @@ class StoreWriter:
 
         self._queue.append(_Work(operation, 0, done, reads))
         self._wake()
-        result: T = await future
+        await self._settled(future)
+        result: T = future.result()
         return result
 
+    async def _settled(self, future: asyncio.Future[Any]) -> None:
+        """Wait for the thread. Raises `StoreError` if it writes nothing for `DISK_TIMEOUT`."""
+        try:
+            while not future.done():
+                done_size = self._done_size
+                await asyncio.wait([future], timeout=DISK_TIMEOUT)
+                if not future.done() and self._done_size == done_size:
+                    raise self._unanswered()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _unanswered(self) -> StoreError:
+        where = "the store" if self._store is None else str(self._store.path)
+        error = StoreError(
+            where,
+            f"the disk has not answered for {DISK_TIMEOUT:g} s",
+            remedy="see whether its file system hangs",
+        )
+        error.may_have_run = True
+        log.error("%s", error)
+        return error
+
     async def flush(self) -> bool:
-        """Wait until everything that was put is on the disk. False: it is not, see `trouble`."""
+        """Wait until everything that was put is on the disk. False: it is not, see `trouble` and
+        the log."""
         if self.trouble is not None or self._thread is None:
             return self.trouble is None
         try:
@@ -244,7 +276,10 @@ class StoreWriter:
             self._hurry.set()
 
     async def close(self) -> bool:
-        """Write what waits, and end. The store stays open. Returns what `flush` returns."""
+        """Write what waits, and end. The store stays open. Returns what `flush` returns.
+
+        If the disk does not answer, the thread is left behind, with the store: `is_open` is False.
+        """
         if self._thread is None or self._loop is None:
             return self.trouble is None
         thread, self._thread = self._thread, None
@@ -254,7 +289,12 @@ class StoreWriter:
         self._queue.append(None)
         self._wake()
         # Where this is cancelled, the thread writes what waits all the same, and then ends.
-        await self._ended
+        try:
+            await self._settled(self._ended)
+        except StoreError as error:
+            self.trouble = self.trouble or error
+            self._abandoned = True
+            return False
         thread.join()
         return self.trouble is None
 

@@ -119,7 +119,9 @@ async def test_nothing_is_done_before_the_handshake(method: str) -> None:
 
 
 @aio
-async def test_a_method_that_there_is_not_is_not_found() -> None:
+async def test_a_method_that_there_is_not_is_not_found(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with served(simple_agent()) as client:
         await client.shake_hands()
         for method in (
@@ -144,6 +146,8 @@ async def test_a_method_that_there_is_not_is_not_found() -> None:
         client.tell("$/cancel_request", {"requestId": 99})
         client.tell("$/cancel_request", {"requestId": None})
         await client.new_session()
+    unread = [record.message for record in caplog.records if "cannot be read" in record.message]
+    assert len(unread) == 3
 
 
 # -- authentication

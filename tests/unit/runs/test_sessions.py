@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -43,6 +44,7 @@ from dragoman.runs.sessions import (
     discard,
     find_session,
     job_terms,
+    leave,
     merge,
     open_session,
     place_of,
@@ -407,7 +409,7 @@ async def test_a_name_is_held_while_its_session_begins_and_free_afterwards(
 
 @aio
 async def test_where_nothing_can_be_held_a_session_begins_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DRAGOMAN_RUNTIME_DIR", str(tmp_path / "file"))
@@ -418,3 +420,26 @@ async def test_where_nothing_can_be_held_a_session_begins_all_the_same(
     async with begun_once("talk", peer="scout", folder=tmp_path):
         async with begun_once("talk", peer="scout", folder=tmp_path):
             assert len(list((tmp_path / "run" / "names").iterdir())) == 1
+    assert ["the name talk is not locked" in record.message for record in caplog.records] == [
+        True,
+        True,
+    ]
+
+
+@aio
+async def test_a_session_that_cannot_be_closed_is_left_and_the_log_says_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def refuse() -> None:
+        raise RemoteError(-32603, "not now")
+
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    with caplog.at_level(logging.INFO, "dragoman.runs.sessions"):
+        for close in (refuse, hang):
+            conversation: Any = SimpleNamespace(id="s1", close=close)
+            await leave(conversation, timeout=0.01)
+    assert ["not now (-32603)", "no answer within 0.01 s"] == [
+        record.message.rpartition("closed: ")[2] for record in caplog.records
+    ]

@@ -390,3 +390,43 @@ async def test_a_caller_that_gives_up_disturbs_nobody(tmp_path: Path) -> None:
                     await writer.call(lambda store: go_on.wait(PATIENCE))
             go_on.set()
             assert await writer.flush()
+
+
+@aio
+async def test_a_disk_that_hangs_is_an_error_of_the_caller_and_not_a_wait_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_writer, "DISK_TIMEOUT", 0.05)
+    go_on = threading.Event()
+    with open_store(tmp_path) as store:
+        writer = StoreWriter(store)
+        writer.start()
+        with pytest.raises(StoreError, match="has not answered") as raised:
+            await writer.call(lambda store: go_on.wait(PATIENCE))
+        assert raised.value.may_have_run
+        assert not await writer.flush()
+        assert not await writer.close()
+        assert isinstance(writer.trouble, StoreError)
+        assert not writer.is_open
+        go_on.set()
+        await asyncio.to_thread(join_threads, "dragoman-store")
+
+
+def join_threads(name: str) -> None:
+    for thread in threading.enumerate():
+        if thread.name == name:
+            thread.join(PATIENCE)
+
+
+@aio
+async def test_a_disk_that_is_only_slow_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_writer, "DISK_TIMEOUT", 0.4)
+    monkeypatch.setattr(store_writer, "PART_SIZE", 1)
+    never = threading.Event()
+    with open_store(tmp_path) as store:
+        async with StoreWriter(store) as writer:
+            for _ in range(6):
+                writer.put(lambda store: never.wait(0.1))
+            assert await writer.flush()

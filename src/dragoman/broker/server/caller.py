@@ -142,8 +142,10 @@ class Caller:
                 self.terms = protocol.CallerTerms(write_files=False)
         elif notification.method.startswith("_") and (far := self._broker.far) is not None:
             # The peer's own words are between it and its callers.
-            with contextlib.suppress(DragomanError):
+            try:
                 far.connection.post(notification.method, notification.params)
+            except DragomanError as error:
+                log.warning("%s of a caller did not reach the peer: %s", notification.method, error)
 
     def noise(self, noise: Noise | Stray) -> None:
         log.debug("a caller sends noise: %.200r", noise.line)
@@ -218,7 +220,8 @@ class Caller:
     def _cancel(self, notification: Notification) -> None:
         try:
             about = protocol.read(notification.params, protocol.SessionParams)
-        except RemoteError:
+        except RemoteError as error:
+            log.warning("a cancel of a caller cannot be read: %s", error)
             return
         session = self._broker.sessions.get(about.session_id)
         if session is None:
@@ -353,7 +356,8 @@ class Caller:
     def _call_off(self, notification: Notification) -> None:
         try:
             id = acp.CANCEL_REQUEST.decode_params(notification.params).request_id
-        except msgspec.ValidationError:
+        except msgspec.ValidationError as error:
+            log.warning("a cancel of a caller cannot be read: %s", error)
             return
         if id is None:
             return

@@ -61,7 +61,8 @@ def take(runtime: Path, store: Path) -> list[UnstoredNote]:
             try:
                 with path.open("rb") as file:
                     gap = msgspec.json.decode(file.read(MAX_SIZE), type=UnstoredNote)
-            except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+                log.warning("%s: a note of lost events cannot be read: %s", path, error)
                 continue
             if gap.store == str(store):
                 with contextlib.suppress(FileNotFoundError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -31,6 +32,8 @@ NEW: Final = acp.SESSION_NEW.name
 LOAD: Final = acp.SESSION_LOAD.name
 RESUME: Final = acp.SESSION_RESUME.name
 CLOSE: Final = acp.SESSION_CLOSE.name
+
+log: Final = logging.getLogger("dragoman.broker")
 
 
 class Bounds(Protocol):
@@ -128,7 +131,8 @@ class PeerSide:
         """The peer has opened a session for which nobody waits any more."""
         try:
             id = acp.SESSION_NEW.decode_result(result).session_id
-        except msgspec.ValidationError:
+        except msgspec.ValidationError as error:
+            log.info("the peer opened a session that cannot be closed: %s", error)
             return
         if not self._is_known(id):
             self.close_soon(far, id)
@@ -143,8 +147,11 @@ class PeerSide:
         if far.can("sessionCapabilities.close"):
             timeout = self._broker.budgets.request
             answered = self._broker.liveness.expect(far, CLOSE, timeout)
-            with contextlib.suppress(DragomanError):
+            try:
                 await far.connection.call(CLOSE, pack({"sessionId": id}), timeout=timeout)
+            except DragomanError as error:
+                log.info("the peer does not close session %s: %s", id, error)
+            else:
                 answered()
 
 
