@@ -11,19 +11,13 @@ import hashlib
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from dragoman.catalogue.command_unwrap import (
-    is_substituted,
-    program_name,
-    readings,
-    runs_anything,
-    unwrap,
-)
-from dragoman.catalogue.descriptor import PYTHON, Descriptor, Launch, Platform, Quirks
+from dragoman.catalogue.command_unwrap import program_name, readings, runs_anything
+from dragoman.catalogue.descriptor import PYTHON, Descriptor, Launch, Platform, Quirks, WrongForm
 from dragoman.catalogue.load import BUILT_IN, Catalogue
 from dragoman.client.budgets import Budgets
 from dragoman.client.options import AUTO
@@ -212,12 +206,6 @@ def describe_command(argv: Sequence[str], catalogue: Catalogue) -> LaunchSpec:
     take a wrong form for a prompt.
     """
     argv = tuple(argv)
-    if argv and is_substituted(argv[0]):
-        raise WrongLaunch(
-            shlex.join(argv),
-            "no shell reads this command line, so nothing replaces the command in its first word",
-            "the path of the program itself, or `sh -c` with all of it in one word",
-        )
     started = _started(argv, catalogue)
     _refuse_wrong(argv, started, catalogue)
     known = _started_so(argv, catalogue)
@@ -259,24 +247,36 @@ _Started: TypeAlias = list[tuple[tuple[str, ...], set[str]]]
 """Every reading of a command line, with what its program may be known by."""
 
 
-def _started(argv: Sequence[str], catalogue: Catalogue) -> _Started:
-    return [(plain, _all_names(plain, catalogue)) for plain in readings(argv)]
+def _started(argv: Sequence[str], peers: Iterable[Descriptor]) -> _Started:
+    return [(plain, _all_names(plain, peers)) for plain in readings(argv)]
+
+
+def wrong_form(argv: Sequence[str], peers: Collection[Descriptor]) -> WrongForm | None:
+    """The form that one of the peers knows to be wrong and that a command line has; None if none
+    does. A right form may contain the words of a wrong one."""
+    return _wrong_form(_started(argv, peers), peers)
+
+
+def _wrong_form(started: _Started, peers: Iterable[Descriptor]) -> WrongForm | None:
+    for plain, names in started:
+        for peer in peers:
+            for form in peer.wrong_forms:
+                if form.command[0] in names and _within(form.command[1:], plain[1:]):
+                    if not _is_launch(peer, names, plain[1:]):
+                        return form
+    return None
 
 
 def _refuse_wrong(argv: Sequence[str], started: _Started, catalogue: Catalogue) -> None:
-    for plain, names in started:
-        for peer in catalogue:
-            for form in peer.wrong_forms:
-                if form.command[0] in names and _within(form.command[1:], plain[1:]):
-                    if _is_launch(peer, names, plain[1:]):
-                        continue
-                    raise WrongLaunch(shlex.join(argv), form.effect, form.remedy)
+    form = _wrong_form(started, catalogue)
+    if form is not None:
+        raise WrongLaunch(shlex.join(argv), form.effect, form.remedy)
 
 
-def _all_names(plain: Sequence[str], catalogue: Catalogue) -> set[str]:
+def _all_names(plain: Sequence[str], peers: Iterable[Descriptor]) -> set[str]:
     """By what the program of a command line may be known, if there is one."""
     names = _names(plain[0]) if plain and plain[0] else set()
-    for peer in catalogue:
+    for peer in peers:
         if names & _programs(peer):
             # A package that is run by its name is the program that people know.
             names |= _programs(peer)
@@ -354,7 +354,7 @@ __all__ = [
     "refuse_described",
     "resolve",
     "surroundings_of",
-    "unwrap",
     "way_to",
     "with_env",
+    "wrong_form",
 ]

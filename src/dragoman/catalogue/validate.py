@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from dragoman.catalogue.command_unwrap import is_substituted
 from dragoman.catalogue.descriptor import PYTHON, Descriptor, Launch
 from dragoman.client.options import AUTO
 from dragoman.config.load import ROLE
@@ -85,8 +84,6 @@ def _launch_problem(launch: Launch) -> str:
         return "the program is empty"
     if any("\0" in word for word in launch.command):
         return "there is a null character in the command"
-    if launch.command and is_substituted(launch.command[0]):
-        return "no shell reads it, so nothing replaces the command in its place: name the program"
     if launch.address is not None and not launch.address.startswith(ADDRESSES):
         return f"{launch.address!r} is no address: use unix:/path, ws://… or wss://…"
     return ""

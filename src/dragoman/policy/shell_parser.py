@@ -169,6 +169,32 @@ def _read_tree(text: str) -> ShellLine:
     return line
 
 
+def find_commands(text: str) -> list[tuple[str, ...]]:
+    """The words of every command that stands somewhere in a line, in the order of the line.
+
+    Only for recognising a program: what is decided by a line is decided by `read_line`. A word that
+    a shell would change is left as it stands.
+    """
+    parser = _parser()
+    if parser is None or len(text) > MAX_LINE_SIZE or not text.isascii():
+        return []
+    found: list[tuple[str, ...]] = []
+    todo = [parser.parse(text.encode("ascii")).root_node]
+    while todo:
+        node = todo.pop()
+        todo += reversed(node.children)
+        if node.type == "command":
+            words = [each for each in node.children if each.type != "variable_assignment"]
+            found.append(tuple(_unquoted(word) for word in words))
+    return found
+
+
+def _unquoted(node: Node) -> str:
+    if node.type in ("raw_string", "string"):
+        return _text(node)[1:-1]
+    return _text(node)
+
+
 def _text(node: Node) -> str:
     return (node.text or b"").decode("ascii")
 

@@ -9,7 +9,13 @@ import pytest
 
 from dragoman.policy import shell_parser
 from dragoman.policy.globs import UNKNOWN
-from dragoman.policy.shell_parser import ANYTHING, MAX_LINE_SIZE, ShellCommand, read_line
+from dragoman.policy.shell_parser import (
+    ANYTHING,
+    MAX_LINE_SIZE,
+    ShellCommand,
+    find_commands,
+    read_line,
+)
 
 
 def words(line: str) -> list[tuple[str, ...]]:
@@ -161,3 +167,20 @@ def test_the_grammar_is_loaded_when_a_command_is_judged_and_not_before() -> None
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("", []),
+        ("A=1 a 'b c' \"d\" >x", [("a", "b c", "d")]),
+        ("(a b); { c; } && exec d | e &", [("a", "b"), ("c",), ("exec", "d"), ("e",)]),
+        ("x $(a b)", [("x", "$(a b)"), ("a", "b")]),
+        ("a é", []),
+        ("x" * (MAX_LINE_SIZE + 1), []),
+    ],
+)
+def test_commands_are_found_also_where_a_line_is_not_read(
+    line: str, found: list[tuple[str, ...]]
+) -> None:
+    assert find_commands(line) == found

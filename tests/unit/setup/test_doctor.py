@@ -144,12 +144,12 @@ async def test_an_enabled_peer_that_is_not_installed_is_bad(tmp_path: Path) -> N
 async def test_a_described_launch_that_is_known_to_be_wrong_is_told_with_the_right_one(
     tmp_path: Path,
 ) -> None:
-    program(tmp_path, "npm")
+    program(tmp_path, "npx")
     place = place_in(tmp_path, {"DRAGOMAN_ENABLED_PEERS": "mine"})
     folder = place.paths.config / "peers"
     folder.mkdir(parents=True)
     (folder / "mine.toml").write_text(
-        'name = "mine"\ntitle = "Mine"\n[[launch]]\ncommand = ["npm", "run", "gemini", "acp"]\n'
+        'name = "mine"\ntitle = "Mine"\n[[launch]]\ncommand = ["npx", "gemini", "acp"]\n'
     )
     (finding,) = [each for each in await of("peers", place.again()) if each.state is CheckState.BAD]
     assert finding.text.startswith("mine: ")

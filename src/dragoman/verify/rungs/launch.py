@@ -10,8 +10,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from dragoman.catalogue.descriptor import Descriptor, WrongForm
-from dragoman.catalogue.launch import program_name, unwrap
+from dragoman.catalogue.launch import wrong_form
 from dragoman.catalogue.node_runtime import check_runtime
 from dragoman.errors import NotInstalled, ProgramNotFound, SpawnError
 from dragoman.transports.process import windows as shims
@@ -61,7 +60,7 @@ async def entry(state: Verification) -> RungFinding:
         known = "nobody has written down how this program is started"
         how = "; started without credentials" if state.careful else ""
         return passed(f"{state.shown}: {known}{how}", **facts)
-    form = wrong_form(descriptor, way.command)
+    form = wrong_form(way.command, (descriptor,))
     if form is not None:
         return failed(
             f"{state.shown} was not started, because it is known to be wrong: {form.effect}",
@@ -73,32 +72,6 @@ async def entry(state: Verification) -> RungFinding:
             f"{state.shown} works, and its maker will take it away", remedies.WRONG_FORM, **facts
         )
     return passed(f"{state.shown} is how {descriptor.title} is started as an agent", **facts)
-
-
-def wrong_form(descriptor: Descriptor, command: Sequence[str]) -> WrongForm | None:
-    """The known wrong form that a command line matches; None if none."""
-    plain = unwrap(command)
-    if not plain:
-        # A bare `env` or the like starts nothing.
-        return None
-    name, words = program_name(plain[0]), plain[1:]
-    for form in descriptor.wrong_forms:
-        if form.command[0] != name or not _within(form.command[1:], words):
-            continue
-        # A right form may contain the words of a wrong one.
-        if not any(
-            launch.command
-            and program_name(launch.command[0]) == name
-            and _within(launch.command[1:], words)
-            for launch in descriptor.launch
-        ):
-            return form
-    return None
-
-
-def _within(wanted: Sequence[str], words: Sequence[str]) -> bool:
-    rest = iter(words)
-    return all(word in rest for word in wanted)
 
 
 async def windows(state: Verification) -> RungFinding:

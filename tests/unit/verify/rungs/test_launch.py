@@ -201,14 +201,3 @@ async def test_on_windows_a_plain_program_has_no_shim(
 ) -> None:
     climb = on_windows(tmp_path, monkeypatch, {"C:\\npm\\qwen.exe": ""})
     assert (await launch.windows(climb)).verdict is RungVerdict.PASS
-
-
-def test_what_starts_nothing_is_no_wrong_form() -> None:
-    descriptor = Descriptor(
-        name="tool",
-        title="Tool",
-        launch=(Launch(command=("tool", "--acp")),),
-        wrong_forms=(WrongForm(command=("tool", "acp"), effect="hangs", remedy="--acp"),),
-    )
-    assert launch.wrong_form(descriptor, ("env",)) is None
-    assert launch.wrong_form(descriptor, ("env", "tool", "acp")) is not None
