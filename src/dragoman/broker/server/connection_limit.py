@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from dragoman.broker.server.caller import Caller
 
 MAX_CALLERS: Final = 1000
 """Callers at once, where there are descriptors enough: each costs some memory as well."""
@@ -27,17 +30,6 @@ SPARE: Final = 16
 """Places that are kept for those who have just come: whoever says hello is to be answered."""
 
 
-class ConnectedCaller(Protocol):
-    """A caller, as far as it matters here."""
-
-    @property
-    def greeted(self) -> bool:
-        """Whether it has begun to talk with the peer, and not only with the broker."""
-
-
-Someone = TypeVar("Someone", bound=ConnectedCaller)
-
-
 def most_connections() -> int:
     """How many connections there is room for."""
     if sys.platform == "win32":
@@ -50,12 +42,12 @@ def most_connections() -> int:
     return min(MAX_CALLERS, max(MIN_CALLERS, (allowed - RESERVED) // PER_CALLER))
 
 
-def is_full(callers: Iterable[ConnectedCaller]) -> bool:
+def is_full(callers: Iterable[Caller]) -> bool:
     """Whether there are so many callers that one more cannot be greeted."""
     return sum(1 for each in callers if each.greeted) >= most_connections() - SPARE
 
 
-def one_too_many(callers: Iterable[Someone]) -> Someone | None:
+def one_too_many(callers: Iterable[Caller]) -> Caller | None:
     """Who has to go, of callers in the order in which they came: the first that has not greeted,
     if there are too many of them; None if all can stay."""
     everybody = list(callers)
@@ -64,4 +56,4 @@ def one_too_many(callers: Iterable[Someone]) -> Someone | None:
     return next((each for each in everybody if not each.greeted), None)
 
 
-__all__ = ["ConnectedCaller", "is_full", "most_connections", "one_too_many"]
+__all__ = ["is_full", "most_connections", "one_too_many"]

@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Raw
 
-from dragoman.broker.server.event_log import EventLog
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
@@ -26,23 +25,11 @@ from dragoman.gateway.relay import UPDATE, session_of
 from dragoman.rpc import Connection
 from dragoman.wire.messages import Notification
 
+if TYPE_CHECKING:
+    from dragoman.broker.server.live_session import LiveSession
+
 BATCH_SIZE: Final = 128 * 1024
 """What is sent to a caller that catches up before it is asked whether it keeps up."""
-
-Fetch: TypeAlias = Callable[[int, int], Awaitable[Sequence[bytes]]]
-"""Lines of the session from the disk, from a number up to another, at least one if there is one."""
-
-
-class ReaderContext(Protocol):
-    """Where a reader is told of updates at once: the list that a session walks along."""
-
-    log: EventLog
-    live: list[EventReader]
-
-    @property
-    def renamed(self) -> bool: ...
-
-    async def fetch(self, start: int, stop: int) -> Sequence[bytes]: ...
 
 
 class EventReader:
@@ -52,7 +39,7 @@ class EventReader:
         "_behind",
         "_catching_up",
         "_instead",
-        "_readers",
+        "_session",
         "_scopes",
         "attached",
         "connection",
@@ -63,12 +50,12 @@ class EventReader:
 
     def __init__(
         self,
-        readers: ReaderContext,
+        session: LiveSession,
         connection: Connection,
         session_id: str,
         capabilities: acp.ClientCapabilities | None = None,
     ) -> None:
-        self._readers = readers
+        self._session = session
         self._instead: Callable[[Raw], Sequence[acp.SessionUpdate] | None] | None = None
         """What the caller gets in place of an update that it did not announce."""
         if capabilities is not None:
@@ -100,29 +87,29 @@ class EventReader:
     def want(self) -> None:
         """From now on it gets what happens."""
         if not self._scopes:
-            if self not in self._readers.live:
-                self._readers.live.append(self)
+            if self not in self._session.live:
+                self._session.live.append(self)
         elif self._scopes[-1][1] is not None:
-            self._scopes.append([self._readers.log.next, None])
+            self._scopes.append([self._session.log.next, None])
 
     def unwant(self) -> None:
         """From now on it gets nothing; what it has yet to get, it gets."""
         if not self._scopes:
-            if self in self._readers.live:
-                self._readers.live.remove(self)
+            if self in self._session.live:
+                self._session.live.remove(self)
         elif self._scopes[-1][1] is None:
-            self._scopes[-1][1] = self._readers.log.next
+            self._scopes[-1][1] = self._session.log.next
             if self._scopes[-1][0] == self._scopes[-1][1]:
                 self._scopes.pop()
 
     def go_back(self, start: int) -> None:
         """Get everything from `start` on, but nothing of it before the loop's next turn."""
-        log = self._readers.log
+        log = self._session.log
         if start >= log.next and not self._scopes:
             self.want()
             return
-        if self in self._readers.live:
-            self._readers.live.remove(self)
+        if self in self._session.live:
+            self._session.live.remove(self)
         self._scopes.clear()
         self._scopes.append([start, None])
         self._catch_up()
@@ -133,7 +120,7 @@ class EventReader:
         """Send it an update."""
         if self._instead is not None and self._said_instead(event.params):
             return
-        if self._readers.renamed and session_of(event.params) != self.session_id:
+        if self._session.renamed and session_of(event.params) != self.session_id:
             self.connection.post(UPDATE, renamed(event.params, self.session_id))
         else:
             self.connection.pass_on(event.line)
@@ -142,7 +129,7 @@ class EventReader:
         params = Raw(line)
         if self._instead is not None and self._said_instead(params):
             return
-        if self._readers.renamed and session_of(params) != self.session_id:
+        if self._session.renamed and session_of(params) != self.session_id:
             params = renamed(params, self.session_id)
         self.connection.post(UPDATE, params)
 
@@ -156,21 +143,21 @@ class EventReader:
 
     def fall_behind(self, number: int) -> None:
         """It does not keep up: the update with this number is the first that it has yet to get."""
-        self._readers.live.remove(self)
+        self._session.live.remove(self)
         self._scopes.append([number, None])
         self._catch_up()
 
     def behind(self, action: Callable[[], None]) -> None:
         """Do something as soon as it has got everything that happened until now."""
         if self._scopes:
-            self._behind.append((self._readers.log.next, action))
+            self._behind.append((self._session.log.next, action))
         else:
             action()
 
     def leave(self) -> None:
         """The caller has gone."""
-        if self in self._readers.live:
-            self._readers.live.remove(self)
+        if self in self._session.live:
+            self._session.live.remove(self)
         self._scopes.clear()
         self._behind.clear()
 
@@ -195,12 +182,12 @@ class EventReader:
 
     async def _send_some(self) -> bool:
         """Send the next batch. False if there is nothing more that could be sent, ever."""
-        log = self._readers.log
+        log = self._session.log
         start, stop = self._scopes[0]
         assert start is not None
         if start < log.first:
             until = log.first if stop is None else min(stop, log.first)
-            stored = await self._readers.fetch(start, until)
+            stored = await self._session.fetch(start, until)
             if not self._scopes or self._scopes[0][0] != start:
                 # It wants something else by now.
                 return True
@@ -212,7 +199,7 @@ class EventReader:
             self._advance(start + len(stored))
             return True
         events = log.lines(start, stop, max_size=BATCH_SIZE)
-        if self._readers.renamed or self._instead is not None:
+        if self._session.renamed or self._instead is not None:
             for event in events:
                 self.tell(event)
         else:
@@ -224,9 +211,9 @@ class EventReader:
         scope = self._scopes[0]
         scope[0] = position
         if scope[1] is None:
-            if position == self._readers.log.next:
+            if position == self._session.log.next:
                 self._scopes.popleft()
-                self._readers.live.append(self)
+                self._session.live.append(self)
         elif position >= scope[1]:
             self._scopes.popleft()
         while self._behind and (

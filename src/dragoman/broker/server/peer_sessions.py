@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Raw
@@ -20,13 +20,11 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import CallTimeout, DragomanError, InvalidAnswer
 
 if TYPE_CHECKING:
+    from dragoman.broker.server.broker import Broker
     from dragoman.broker.server.caller import Caller
     from dragoman.broker.server.live_session import LiveSession
-    from dragoman.broker.server.liveness import Liveness
     from dragoman.broker.server.peer import PeerLink
-    from dragoman.client.budgets import Budgets
     from dragoman.rpc import Call
-    from dragoman.rpc.tasks import TaskOwner
 
 NEW: Final = acp.SESSION_NEW.name
 LOAD: Final = acp.SESSION_LOAD.name
@@ -36,18 +34,10 @@ CLOSE: Final = acp.SESSION_CLOSE.name
 log: Final = logging.getLogger("dragoman.broker")
 
 
-class Bounds(Protocol):
-    """What the asking needs of the broker around it."""
-
-    tasks: TaskOwner
-    budgets: Budgets
-    liveness: Liveness
-
-
 class PeerSide:
     """Asks the peer for sessions. `is_known` tells whether somebody here has one of that id."""
 
-    def __init__(self, broker: Bounds, *, is_known: Callable[[str], bool]) -> None:
+    def __init__(self, broker: Broker, *, is_known: Callable[[str], bool]) -> None:
         self._broker = broker
         self._is_known = is_known
 

@@ -38,11 +38,9 @@ from dragoman.errors import (
 from dragoman.store.records import SessionRecord, new_session_key
 
 if TYPE_CHECKING:
+    from dragoman.broker.server.broker import Broker
     from dragoman.broker.server.caller import Caller
-    from dragoman.broker.server.liveness import Liveness
     from dragoman.broker.server.peer import PeerLink
-    from dragoman.client.budgets import Budgets
-    from dragoman.rpc.tasks import TaskOwner
 
 log: Final = logging.getLogger("dragoman.broker")
 
@@ -69,26 +67,10 @@ class SessionKeeping(Keeping, Protocol):
     async def find(self, peer_session_id: str, key: str | None) -> SessionRecord | None: ...
 
 
-class SessionsContext(Protocol):
-    """What sessions need of the broker around them."""
-
-    tasks: TaskOwner
-    budgets: Budgets
-    liveness: Liveness
-    loads_next_minute: bool
-    """Whether the peer loses a session that is loaded in the minute in which it was begun."""
-
-    @property
-    def far(self) -> PeerLink | None: ...
-    async def ready(self) -> PeerLink: ...
-    def is_used(self, session: LiveSession) -> bool:
-        """Whether a turn of the session runs or waits."""
-
-
 class Sessions:
     """The sessions of a broker."""
 
-    def __init__(self, broker: SessionsContext, keeping: SessionKeeping) -> None:
+    def __init__(self, broker: Broker, keeping: SessionKeeping) -> None:
         self._broker = broker
         self._keeping = keeping
         self._sessions: dict[str, LiveSession] = {}

@@ -1,7 +1,7 @@
 """Keep the peer running: start it, and restart it with backoff when it dies.
 
 After several deaths in a row it stays down until a caller needs it. `peer` starts the process;
-`broker` handles the consequences through `Watcher`.
+`broker` handles the consequences.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ import asyncio
 import random
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from dragoman.broker.server.peer import PeerLink
-from dragoman.errors import ConnectionLost, DragomanError
+from dragoman.errors import DragomanError
+
+if TYPE_CHECKING:
+    from dragoman.broker.server.broker import Broker
 
 FIRST_DELAY: Final = 0.2
 """Seconds before a peer that died is started again: most deaths are accidents."""
@@ -34,17 +37,6 @@ MAX_UNASKED: Final = 3
 Open: TypeAlias = Callable[[int], AbstractAsyncContextManager[PeerLink]]
 
 
-class Watcher(Protocol):
-    """Who is told how the peer fares. Called by the loop, and must not wait."""
-
-    def peer_up(self, far: PeerLink) -> None: ...
-    def peer_down(self, far: PeerLink, failure: ConnectionLost) -> None: ...
-    def peer_unstartable(self, error: DragomanError) -> None: ...
-    def peer_coming(self) -> None: ...
-    def is_wanted(self) -> bool:
-        """Whether somebody waits for the peer."""
-
-
 def delay_after(deaths: int, chance: float) -> float:
     """How long to wait after so many deaths in a row; `chance` is between 0 and 1.
 
@@ -58,9 +50,9 @@ def delay_after(deaths: int, chance: float) -> float:
 class PeerSupervisor:
     """Keeps one peer."""
 
-    def __init__(self, open: Open, watcher: Watcher) -> None:
+    def __init__(self, open: Open, broker: Broker) -> None:
         self._open = open
-        self._watcher = watcher
+        self._broker = broker
         self._wanted = asyncio.Event()
         self.starts = 0
         """How often it was started."""
@@ -79,20 +71,20 @@ class PeerSupervisor:
             try:
                 async with self._open(self.starts) as far:
                     up_at = loop.time()
-                    self._watcher.peer_up(far)
+                    self._broker.peer_up(far)
                     failure = await far.wait_ended()
                     # Told before the rest of the process is cleared away, which may take seconds.
-                    self._watcher.peer_down(far, failure)
+                    self._broker.peer_down(far, failure)
             except DragomanError as error:
                 deaths += 1
-                self._watcher.peer_unstartable(error)
+                self._broker.peer_unstartable(error)
                 # It would fail again for the same reason, so only a wish is worth another try.
                 again_at = loop.time() + min(MAX_RETRY_DELAY, delay_after(deaths, random.random()))
                 await self._wanted.wait()
                 await asyncio.sleep(again_at - loop.time())
-                self._watcher.peer_coming()
+                self._broker.peer_coming()
                 continue
             deaths = 1 if loop.time() - up_at >= STEADY_TIME else deaths + 1
-            if deaths > MAX_UNASKED and not self._watcher.is_wanted():
+            if deaths > MAX_UNASKED and not self._broker.is_wanted():
                 await self._wanted.wait()
             await asyncio.sleep(delay_after(deaths, random.random()))

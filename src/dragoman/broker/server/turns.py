@@ -11,7 +11,7 @@ import functools
 import itertools
 import logging
 import os
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Raw
@@ -37,14 +37,12 @@ from dragoman.events import model
 from dragoman.events.envelope import EventEnvelope
 from dragoman.events.parts import Cost, Usage
 from dragoman.gateway import prompt_responses
-from dragoman.rpc.tasks import TaskOwner
 
 if TYPE_CHECKING:
+    from dragoman.broker.server.broker import Broker
     from dragoman.broker.server.caller import Caller
     from dragoman.broker.server.live_session import LiveSession
-    from dragoman.broker.server.liveness import Liveness
     from dragoman.broker.server.peer import PeerLink
-    from dragoman.client.budgets import Budgets
 
 log: Final = logging.getLogger("dragoman.broker")
 
@@ -60,47 +58,10 @@ LOOKS_PER_BUDGET: Final = 8
 """How often a turn that nobody follows is looked at in the time of its smallest budget."""
 
 
-class BrokerContext(Protocol):
-    """What turns need of the broker around them."""
-
-    tasks: TaskOwner
-    budgets: Budgets
-    liveness: Liveness
-
-    @property
-    def far(self) -> PeerLink | None:
-        """The peer, if it answers."""
-
-    @property
-    def unstored(self) -> str:
-        """Why nothing is stored; empty while all is well."""
-
-    def take_notice(self) -> str:
-        """What a user has to be told, once; empty if there is nothing."""
-
-    async def ready(self) -> PeerLink:
-        """The peer, as soon as it answers. Raises why it does not."""
-
-    async def restore(self, session: LiveSession, far: PeerLink, *, fresh: bool) -> str:
-        """See to it that the peer has the session. Returns what became of its context."""
-
-    def job_changed(self, job: Job) -> None:
-        """Store what a job says of itself."""
-
-    def job_ended(self, job: Job) -> None:
-        """Store the end of a job, and call its `settled` when it is stored or cannot be."""
-
-    def left_queue(self, job: Job) -> None:
-        """A job neither runs nor waits any more."""
-
-    def work_changed(self) -> None:
-        """Something runs or waits, or nothing does any more."""
-
-
 class Turns:
     """The turns of a broker."""
 
-    def __init__(self, broker: BrokerContext, *, parallel: bool) -> None:
+    def __init__(self, broker: Broker, *, parallel: bool) -> None:
         self._broker = broker
         self.jobs = Jobs()
         self.queue: Queue[Job] = Queue(lambda job: job.session.key, parallel=parallel)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,9 @@ from tests.aio import aio
 from tests.unit.broker.near import NearAgent, standing
 
 
-@dataclass(eq=False)
-class Guest:
-    greeted: bool = False
+def guest(*, greeted: bool = False) -> Any:
+    """A caller, as far as it matters here."""
+    return SimpleNamespace(greeted=greeted)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
@@ -37,19 +38,19 @@ def test_the_room_follows_from_the_descriptors(
 
 def test_the_first_that_has_not_greeted_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_limit, "most_connections", lambda: 40)
-    guests = [Guest(greeted=number != 3) for number in range(39)]
-    guests.append(Guest())
+    guests = [guest(greeted=number != 3) for number in range(39)]
+    guests.append(guest())
     assert connection_limit.one_too_many(guests) is None
-    guests.append(Guest())
+    guests.append(guest())
     assert connection_limit.one_too_many(guests) is guests[3]
-    assert connection_limit.one_too_many([Guest(greeted=True)] * 50) is None
+    assert connection_limit.one_too_many([guest(greeted=True)] * 50) is None
 
 
 def test_places_are_kept_for_those_who_have_just_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_limit, "most_connections", lambda: 40)
     greeted = 40 - connection_limit.SPARE
-    assert not connection_limit.is_full([Guest(greeted=True)] * (greeted - 1) + [Guest()] * 99)
-    assert connection_limit.is_full([Guest(greeted=True)] * greeted)
+    assert not connection_limit.is_full([guest(greeted=True)] * (greeted - 1) + [guest()] * 99)
+    assert connection_limit.is_full([guest(greeted=True)] * greeted)
 
 
 @aio

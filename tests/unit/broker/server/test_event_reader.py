@@ -87,9 +87,10 @@ class Ear:
 @asynccontextmanager
 async def reading() -> AsyncIterator[tuple[Sheet, EventReader, Ear]]:
     sheet, ear = Sheet(), Ear()
+    session: Any = sheet
     ours, theirs = memory_pair(buffer_size=1)
     async with Connection(ours, End.AGENT) as connection, Connection(theirs, End.CLIENT, ear):
-        yield sheet, EventReader(sheet, connection, "s1"), ear
+        yield sheet, EventReader(session, connection, "s1"), ear
 
 
 def expected(start: int, stop: int) -> list[str]:

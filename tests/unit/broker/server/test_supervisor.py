@@ -77,6 +77,10 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "FIRST_DELAY", 0.001)
 
 
+def supervised(watching: Any) -> PeerSupervisor:
+    return PeerSupervisor(watching.start, watching)
+
+
 def test_the_waits_double_up_to_a_limit_and_vary() -> None:
     assert delay_after(1, 1.0) == supervisor.FIRST_DELAY
     assert delay_after(2, 1.0) == 2 * delay_after(1, 1.0)
@@ -88,7 +92,7 @@ def test_the_waits_double_up_to_a_limit_and_vary() -> None:
 @aio
 async def test_a_peer_that_dies_is_started_again() -> None:
     watching, tasks = Watching(), TaskOwner("test")
-    tasks.start(PeerSupervisor(watching.start, watching).run(), "keep")
+    tasks.start(supervised(watching).run(), "keep")
     await watching.until("up 1")
     watching.far.died.set()
     await watching.until("up 1", "down 1", "up 2")
@@ -99,7 +103,7 @@ async def test_a_peer_that_dies_is_started_again() -> None:
 @aio
 async def test_a_peer_that_keeps_dying_stays_down_until_somebody_wants_it() -> None:
     watching, tasks = Watching(), TaskOwner("test")
-    keeper = PeerSupervisor(watching.start, watching)
+    keeper = supervised(watching)
     tasks.start(keeper.run(), "keep")
     for number in range(1, 5):
         await watching.until(f"up {number}")
@@ -117,7 +121,7 @@ async def test_a_peer_that_keeps_dying_stays_down_until_somebody_wants_it() -> N
 async def test_a_peer_that_cannot_be_started_is_tried_again_when_somebody_wants_it() -> None:
     watching, tasks = Watching(), TaskOwner("test")
     watching.starts_fail = True
-    keeper = PeerSupervisor(watching.start, watching)
+    keeper = supervised(watching)
     tasks.start(keeper.run(), "keep")
     await watching.until("unstartable: no")
     assert keeper.starts == 1
