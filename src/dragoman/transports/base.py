@@ -12,9 +12,10 @@ known to be a death), broken by the world (`ConnectionBroken`).
 from __future__ import annotations
 
 import abc
+import asyncio
 from typing import Protocol
 
-from dragoman.errors import ConnectionLost
+from dragoman.errors import ConnectionClosed, ConnectionLost, UsageError
 
 READ_SIZE = 64 * 1024
 """How much is read at once. Above malloc's mmap threshold (128 KiB) every small read maps and
@@ -22,6 +23,10 @@ unmaps its buffer, which doubles the latency of sequential calls."""
 
 HIGH_WATER_SIZE = 256 * 1024
 """Bytes accepted but not yet taken by the operating system above which `drain` waits."""
+
+FLUSH_TIMEOUT = 2.0
+"""How long a close may take to send what was written. A reader that is alive takes a full buffer
+in milliseconds; one that is stuck must not hold up our exit."""
 
 
 class Receiver(Protocol):
@@ -81,3 +86,47 @@ class Stream(abc.ABC):
         Idempotent, and safe to call at once from several tasks. What was taken by `write` is sent
         as far as that is possible within the bound. Afterwards `stream_ended` has been called.
         """
+
+
+class OwnStream(Stream):
+    """What the streams here share: one receiver, and one failure that it is told."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._receiver: Receiver | None = None
+        self._failure: ConnectionLost | None = None
+
+    def _take(self, receiver: Receiver) -> bool:
+        """Take the receiver, once. False if the stream is over; the receiver is told soon."""
+        if self._receiver is not None:
+            raise UsageError("the stream was started already")
+        self._receiver = receiver
+        if self._failure is not None:
+            self._loop.call_soon(receiver.stream_ended, self._failure)
+        return self._failure is None
+
+
+class EventedStream(OwnStream):
+    """A stream over something that tells when there is room to write, and when it is over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._end: ConnectionLost | None = None
+        """Why nothing arrives any more; the failure once the receiver has everything before it."""
+        self._closing = False
+        self._room = asyncio.Event()
+        self._room.set()
+
+    def _refuse(self) -> None:
+        failure = self._failure or self._end
+        if failure is not None:
+            raise failure.fresh()
+        if self._closing:
+            raise ConnectionClosed
+
+    async def drain(self) -> None:
+        self._refuse()
+        # Again after each wait: others that waited may have written meanwhile.
+        while not self._room.is_set():
+            await self._room.wait()
+            self._refuse()

@@ -19,14 +19,9 @@ from dragoman.errors import (
     ConnectionClosed,
     ConnectionEnded,
     ConnectionLost,
-    UsageError,
 )
-from dragoman.transports.base import Receiver, Stream
+from dragoman.transports.base import FLUSH_TIMEOUT, OwnStream, Receiver
 from dragoman.transports.pipes import open_read_pipe, open_write_pipe
-
-FLUSH_TIMEOUT = 2.0
-"""How long a close may take to send what was written. A reader that is alive takes a full buffer
-in milliseconds; one that is stuck must not hold up our exit."""
 
 BROKEN_TIMEOUT = 1.0
 """After a failed write: how long we go on reading. The other side's last words are usually in the
@@ -39,7 +34,7 @@ _GONE = frozenset({errno.ECONNRESET, errno.EPIPE})
 """A read error that is their end: a Unix socket says so if they closed it with bytes unread."""
 
 
-class DuplexStream(Stream):
+class DuplexStream(OwnStream):
     """A stream that reads one descriptor and writes another. It owns both."""
 
     def __init__(
@@ -50,7 +45,7 @@ class DuplexStream(Stream):
         threaded_read: bool | None = None,
         threaded_write: bool | None = None,
     ) -> None:
-        self._loop = asyncio.get_running_loop()
+        super().__init__()
         self._reader = open_read_pipe(
             read_fd, _discard, self._reading_ended, threaded=threaded_read
         )
@@ -59,21 +54,14 @@ class DuplexStream(Stream):
         """If set before the start, the end of the input is told to it, and the stream ends only
         when it is closed or nobody reads what we write: some write everything that they want to
         know, close their output and then read the answers."""
-        self._receiver: Receiver | None = None
         self._paused = False
-        self._failure: ConnectionLost | None = None
         self._closing = False
         self._released: asyncio.Future[None] = self._loop.create_future()
         self._broken_timer: asyncio.TimerHandle | None = None
         self._drains: set[asyncio.Timeout] = set()
 
     def start(self, receiver: Receiver) -> None:
-        if self._receiver is not None:
-            raise UsageError("the stream was started already")
-        self._receiver = receiver
-        if self._failure is not None:
-            self._loop.call_soon(receiver.stream_ended, self._failure)
-        else:
+        if self._take(receiver):
             self._reader.on_data = receiver.data_received
             self._reader.start()
 

@@ -19,9 +19,8 @@ from dragoman.errors import (
     ConnectionClosed,
     ConnectionEnded,
     ConnectionLost,
-    UsageError,
 )
-from dragoman.transports.base import HIGH_WATER_SIZE, READ_SIZE, Receiver, Stream
+from dragoman.transports.base import HIGH_WATER_SIZE, READ_SIZE, OwnStream, Receiver
 
 BUFFER_SIZE = 64 * 1024
 """What the pair holds in each direction before bytes count as unsent: the size of a pipe."""
@@ -41,30 +40,24 @@ def line_pair() -> tuple[LineStream, LineStream]:
     return one, two
 
 
-class MemoryStream(Stream):
+class MemoryStream(OwnStream):
     """One end of a pair. Made by `memory_pair` only."""
 
     _twin: MemoryStream
 
     def __init__(self, buffer_size: int) -> None:
-        self._loop = asyncio.get_running_loop()
+        super().__init__()
         self._buffer_size = buffer_size
-        self._receiver: Receiver | None = None
         self._arriving: deque[Any] = deque()
         self._arriving_size = 0
         self._paused = False
         self._scheduled = False
         # The end waits behind the data that arrived before it; the failure is the end once told.
         self._end: ConnectionLost | None = None
-        self._failure: ConnectionLost | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
     def start(self, receiver: Receiver) -> None:
-        if self._receiver is not None:
-            raise UsageError("the stream was started already")
-        self._receiver = receiver
-        if self._failure is not None:
-            self._loop.call_soon(receiver.stream_ended, self._failure)
+        self._take(receiver)
         self._schedule()
 
     def write(self, data: bytes) -> None:

@@ -24,12 +24,8 @@ from dragoman.errors import (
     ConnectionLost,
     UsageError,
 )
-from dragoman.transports.base import HIGH_WATER_SIZE, Receiver, Stream
+from dragoman.transports.base import FLUSH_TIMEOUT, HIGH_WATER_SIZE, EventedStream, Receiver, Stream
 from dragoman.transports.listener import Listener, OnStream
-
-FLUSH_TIMEOUT = 2.0
-"""How long a close may take to send what was written. A reader that is alive takes a full buffer
-in milliseconds; one that is stuck must not hold up our exit."""
 
 PREFIX = "\\\\.\\pipe\\"
 
@@ -37,28 +33,18 @@ _IN_USE = frozenset({5, 231})
 """ERROR_ACCESS_DENIED and ERROR_PIPE_BUSY: how Windows refuses a second first server."""
 
 
-class TransportStream(Stream):
+class TransportStream(EventedStream):
     """A stream over a transport of asyncio. It owns the transport."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        super().__init__()
         self._transport: asyncio.Transport | None = None
-        self._receiver: Receiver | None = None
         self._held: list[bytes] = []
         self._paused = True
-        self._failure: ConnectionLost | None = None
-        self._end: ConnectionLost | None = None
-        self._closing = False
         self._gone: asyncio.Future[None] = self._loop.create_future()
-        self._room: asyncio.Event = asyncio.Event()
-        self._room.set()
 
     def start(self, receiver: Receiver) -> None:
-        if self._receiver is not None:
-            raise UsageError("the stream was started already")
-        self._receiver = receiver
-        if self._failure is not None:
-            self._loop.call_soon(receiver.stream_ended, self._failure)
+        self._take(receiver)
         self.resume_reading()
 
     def write(self, data: bytes) -> None:
@@ -71,13 +57,6 @@ class TransportStream(Stream):
         if self._transport is None or self._gone.done():
             return 0
         return self._transport.get_write_buffer_size()
-
-    async def drain(self) -> None:
-        self._refuse()
-        # Again after each wait: others that waited may have written meanwhile.
-        while not self._room.is_set():
-            await self._room.wait()
-            self._refuse()
 
     def pause_reading(self) -> None:
         if not self._closing and not self._paused:
@@ -106,13 +85,6 @@ class TransportStream(Stream):
                 self._gone.set_result(None)
         await asyncio.shield(self._gone)
         self._finish(ConnectionClosed())
-
-    def _refuse(self) -> None:
-        failure = self._failure or self._end
-        if failure is not None:
-            raise failure.fresh()
-        if self._closing:
-            raise ConnectionClosed
 
     def _made(self, transport: asyncio.Transport) -> None:
         self._transport = transport

@@ -57,15 +57,39 @@ OnEnd = Callable[[OSError | None], None]
 OnBroken = Callable[[OSError], None]
 
 
-class ReadPipe:
+class _Polled:
+    """A descriptor that is made non-blocking while the loop polls it. It is owned and closed."""
+
+    _fd: int
+    _was_blocking = False
+    _closed = True
+
+    def _unblock(self) -> None:
+        self._was_blocking = os.get_blocking(self._fd)
+        if self._was_blocking:
+            os.set_blocking(self._fd, False)
+
+    def _give_up(self) -> None:
+        if self._was_blocking:
+            # The mode belongs to the open file, which for our own stdio is shared with others.
+            with contextlib.suppress(OSError):
+                os.set_blocking(self._fd, True)
+        os.close(self._fd)
+
+    def __del__(self) -> None:
+        # Only a pipe whose loop was closed over it comes here open: nobody else can reach it.
+        if not self._closed:
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
+            os.close(self._fd)
+
+
+class ReadPipe(_Polled):
     """Delivers what arrives at a descriptor. It owns the descriptor and closes it.
 
     `on_data` gets bytes, never empty, and may be exchanged at any time; `on_end` is called once,
     after the last data, with None for the end of the stream or with the error of the read. After
     `close` neither is called.
     """
-
-    _closed = True
 
     def __init__(self, fd: int, on_data: OnData, on_end: OnEnd) -> None:
         self._fd = fd
@@ -78,7 +102,6 @@ class ReadPipe:
         self._reading = False
         self._paused = False
         self._closed = False
-        self._was_blocking = False
 
     @property
     def closed(self) -> bool:
@@ -87,9 +110,7 @@ class ReadPipe:
 
     def start(self) -> None:
         """Begin delivery, unless paused."""
-        self._was_blocking = os.get_blocking(self._fd)
-        if self._was_blocking:
-            os.set_blocking(self._fd, False)
+        self._unblock()
         self._started = True
         self._follow()
 
@@ -121,17 +142,7 @@ class ReadPipe:
             return
         self._closed = True
         self._follow()
-        if self._was_blocking:
-            # The mode belongs to the open file, which for our own stdio is shared with others.
-            with contextlib.suppress(OSError):
-                os.set_blocking(self._fd, True)
-        os.close(self._fd)
-
-    def __del__(self) -> None:
-        # Only a pipe whose loop was closed over it comes here open: nobody else can reach it.
-        if not self._closed:
-            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
-            os.close(self._fd)
+        self._give_up()
 
     def _follow(self) -> None:
         """Make the registration with the loop agree with what was asked for."""
@@ -272,7 +283,7 @@ class _Outbound(abc.ABC):
         self._waiters = still
 
 
-class WritePipe(_Outbound):
+class WritePipe(_Outbound, _Polled):
     """Sends bytes into a descriptor. It owns the descriptor and closes it.
 
     `on_broken` is called once, later and never from inside `write`, when the operating system
@@ -288,9 +299,7 @@ class WritePipe(_Outbound):
         self._buffers: deque[memoryview] = deque()
         self._enlarged = False
         self._watching = False
-        self._was_blocking = os.get_blocking(fd)
-        if self._was_blocking:
-            os.set_blocking(fd, False)
+        self._unblock()
 
     def write(self, data: bytes) -> None:
         """Send now what can be sent now, and the rest as soon as possible, in order."""
@@ -340,17 +349,7 @@ class WritePipe(_Outbound):
             self._failure = ConnectionClosed()
         self._forget_unsent()
         self._unwatch()
-        if self._was_blocking:
-            # The mode belongs to the open file, which for our own stdio is shared with others.
-            with contextlib.suppress(OSError):
-                os.set_blocking(self._fd, True)
-        os.close(self._fd)
-
-    def __del__(self) -> None:
-        # Only a pipe whose loop was closed over it comes here open: nobody else can reach it.
-        if not self._closed:
-            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
-            os.close(self._fd)
+        self._give_up()
 
     def _writable(self) -> None:
         buffers = self._buffers

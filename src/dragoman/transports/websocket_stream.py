@@ -25,9 +25,8 @@ from dragoman.errors import (
     ConnectionEnded,
     ConnectionLost,
     LineTooLong,
-    UsageError,
 )
-from dragoman.transports.base import Receiver, Stream
+from dragoman.transports.base import EventedStream, Receiver
 
 if TYPE_CHECKING:
     from websockets.http11 import Response
@@ -46,14 +45,14 @@ bytes are taken, so a short pause must not stop that."""
 _SPACES = bytes.maketrans(b"\r\n", b"  ")
 
 
-class WebSocketStream(Stream):
+class WebSocketStream(EventedStream):
     """A stream over a connection of the library. It owns the connection."""
 
     def __init__(
         self, connection: FrameTap, *, max_message_size: int, ping_interval: float | None
     ) -> None:
+        super().__init__()
         self._connection = connection
-        self._loop = asyncio.get_running_loop()
         self._max_message_size = max_message_size
         self._ping_interval = ping_interval
         self._ping_timer: asyncio.TimerHandle | None = None
@@ -61,7 +60,6 @@ class WebSocketStream(Stream):
         self._unanswered = 0
         self._last_unsent_size = 0
         self._heard = False
-        self._receiver: Receiver | None = None
         self._partial: bytearray | None = None
         self._partial_is_text = False
         self._held: list[bytes] = []
@@ -69,11 +67,6 @@ class WebSocketStream(Stream):
         # The stream counts as paused until it is started.
         self._paused = True
         self._stopped = False
-        self._closing = False
-        self._end: ConnectionLost | None = None
-        self._failure: ConnectionLost | None = None
-        self._room = asyncio.Event()
-        self._room.set()
         self.ignored_frames = 0
         """Binary messages that came and were not delivered."""
 
@@ -89,12 +82,7 @@ class WebSocketStream(Stream):
         return {} if response is None else response.headers
 
     def start(self, receiver: Receiver) -> None:
-        if self._receiver is not None:
-            raise UsageError("the stream was started already")
-        self._receiver = receiver
-        if self._failure is not None:
-            self._loop.call_soon(receiver.stream_ended, self._failure)
-        else:
+        if self._take(receiver):
             self.resume_reading()
 
     def write(self, data: bytes) -> None:
@@ -112,13 +100,6 @@ class WebSocketStream(Stream):
         if self._connection.state is State.CLOSED:
             return 0
         return self._connection.transport.get_write_buffer_size()
-
-    async def drain(self) -> None:
-        self._refuse()
-        # Again after each wait: others that waited may have written meanwhile.
-        while not self._room.is_set():
-            await self._room.wait()
-            self._refuse()
 
     def pause_reading(self) -> None:
         self._paused = True
@@ -142,13 +123,6 @@ class WebSocketStream(Stream):
                 self._limit_closing()
         await self._connection.wait_closed()
         self._finish(ConnectionClosed())
-
-    def _refuse(self) -> None:
-        failure = self._failure or self._end
-        if failure is not None:
-            raise failure.fresh()
-        if self._closing:
-            raise ConnectionClosed
 
     def _opened(self) -> None:
         """The handshake is done."""
