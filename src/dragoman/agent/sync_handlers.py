@@ -20,6 +20,7 @@ from dragoman.agent.session import Session
 from dragoman.agent.tools import ToolCall
 from dragoman.agent.turn import Turn
 from dragoman.dialects.acp import v1 as acp
+from dragoman.rpc.tasks import settle
 
 T = TypeVar("T")
 
@@ -44,14 +45,6 @@ async def run_in_thread(work: Callable[..., T], *args: Any, patient: bool = Fals
     future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
 
-    def settle(result: Any, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-
     def body() -> None:
         try:
             result, error = context.run(work, *args), None
@@ -60,7 +53,7 @@ async def run_in_thread(work: Callable[..., T], *args: Any, patient: bool = Fals
             wrapped = RuntimeError(repr(raised)) if isinstance(raised, StopIteration) else raised
             result, error = None, wrapped
         try:
-            loop.call_soon_threadsafe(settle, result, error)
+            loop.call_soon_threadsafe(settle, future, result, error)
         except RuntimeError:
             # The loop is closed: nobody waits any more.
             return

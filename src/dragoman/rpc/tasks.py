@@ -97,6 +97,16 @@ def was_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+def settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    """Give a future its result or error, unless the one who waits has given up."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+
+
 async def finish(work: Awaitable[T]) -> T:
     """Await `work` to its end even if the caller is cancelled meanwhile, then pass that on.
 

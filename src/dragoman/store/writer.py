@@ -25,6 +25,7 @@ from dragoman.errors import (
     UnknownJob,
     UnknownSession,
 )
+from dragoman.rpc.tasks import settle
 from dragoman.store.records import counted
 from dragoman.store.store import Store
 
@@ -213,16 +214,8 @@ class StoreWriter:
             raise self.trouble.fresh()
         loop, future = self._loop, self._loop.create_future()
 
-        def settle(result: Any, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
-
         def done(result: Any, error: BaseException | None) -> None:
-            _tell(loop, settle, result, error)
+            _tell(loop, settle, future, result, error)
 
         self._queue.append(_Work(operation, 0, done, reads))
         self._wake()
@@ -364,7 +357,7 @@ class StoreWriter:
             text = "%d events and what became of their jobs are lost: %s"
             log.log(self._level, text, events, self.trouble)
         if self._loop is not None and self._ended is not None:
-            _tell(self._loop, _settle, self._ended)
+            _tell(self._loop, settle, self._ended, None, None)
 
     def _wait(self) -> None:
         if self._pause is not None and not self._over:
@@ -531,11 +524,6 @@ def _parts(batch: list[_Item]) -> Iterator[list[_Item]]:
             part, size = [], 0
     if part or not batch:
         yield part
-
-
-def _settle(ended: asyncio.Future[None]) -> None:
-    if not ended.done():
-        ended.set_result(None)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, tell: Callable[..., None], *values: object) -> None:

@@ -35,7 +35,7 @@ from dragoman.transports.process import windows
 from dragoman.transports.process.child import ChildProcess, ShutdownTimes
 from dragoman.transports.process.environment import build_environment
 from dragoman.transports.process.programs import find_program
-from dragoman.transports.process.stream import start_child
+from dragoman.transports.process.stream import spawn_ends, start_child
 
 OUTPUT_SIZE: Final = 1024 * 1024
 """Bytes of output kept where the peer names no limit: more than a model reads."""
@@ -207,8 +207,7 @@ class _Terminal:
         inherit: Iterable[str],
         times: ShutdownTimes,
     ) -> None:
-        ends: list[int] = []
-        try:
+        with spawn_ends() as ends:
             ends += os.pipe()
             ends.append(os.open(os.devnull, os.O_RDONLY))
             reading, writing, nothing = ends
@@ -222,12 +221,6 @@ class _Terminal:
                 inherit=inherit,
                 times=times,
             )
-        except BaseException as error:
-            for fd in ends:
-                os.close(fd)
-            if isinstance(error, OSError):
-                raise SpawnError(f"no pipe could be made: {error.strerror}") from error
-            raise
         os.close(writing)
         os.close(nothing)
         self._child: ChildProcess = child

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from dragoman.errors import (
     ConnectionBroken,
@@ -95,8 +95,7 @@ def start_stream(
     platform: str = sys.platform,
 ) -> tuple[ProcessStream, ChildProcess]:
     """Start a program; the stream to it, and the process for whoever looks at more than bytes."""
-    ends: list[int] = []
-    try:
+    with spawn_ends() as ends:
         for _ in range(3):
             ends += os.pipe()
         child = start_child(
@@ -110,16 +109,25 @@ def start_stream(
             times=times,
             platform=platform,
         )
+    stdin, stdout, stderr = ends[1], ends[2], ends[4]
+    for fd in (ends[0], ends[3], ends[5]):
+        os.close(fd)
+    return ProcessStream(child, stdin=stdin, stdout=stdout, stderr=stderr, tail=tail), child
+
+
+@contextlib.contextmanager
+def spawn_ends() -> Iterator[list[int]]:
+    """A list for the descriptors of a child that is about to start. If it does not start, they are
+    closed; an `OSError` is a `SpawnError` then."""
+    ends: list[int] = []
+    try:
+        yield ends
     except BaseException as error:
         for fd in ends:
             os.close(fd)
         if isinstance(error, OSError):
             raise SpawnError(f"no pipe could be made: {error.strerror}") from error
         raise
-    stdin, stdout, stderr = ends[1], ends[2], ends[4]
-    for fd in (ends[0], ends[3], ends[5]):
-        os.close(fd)
-    return ProcessStream(child, stdin=stdin, stdout=stdout, stderr=stderr, tail=tail), child
 
 
 def start_child(

@@ -241,11 +241,7 @@ def end_wardens(end_timeout: float = WARDEN_TIMEOUT) -> None:
         if parent_of(pid) == own and not reap(pid) and is_warden(pid)
     ]:
         if time.monotonic() > deadline:
-            for pid in left:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except OSError:
-                    pass
+            kill_children(left)
         time.sleep(SWEEP_INTERVAL)
 
 
@@ -270,13 +266,17 @@ def end_children(end_timeout: float = SWEEP_TIMEOUT) -> None:
         left = [pid for pid in children if detached not in read_environ(pid)]
         if not left:
             return
-        for pid in left:
-            # Only we reap our children, so that the number of one is still its own.
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except OSError:
-                pass
+        kill_children(left)
         time.sleep(SWEEP_INTERVAL)
+
+
+def kill_children(pids: list[int]) -> None:
+    """Kill children of this process. Only we reap them, so that the number of one is its own."""
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
 
 
 def reap(child: int) -> bool:
