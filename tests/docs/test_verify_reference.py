@@ -9,9 +9,9 @@ from typing import Any
 from dragoman.catalogue import card
 from dragoman.catalogue.card import Card, MeasuredFacts, RungVerdict
 from dragoman.testing.chaos import faults
-from dragoman.testing.chaos.table import OTHER, TABLE, Row
 from dragoman.verify.ladder import RUNGS, fields_without
 from tests.docs.markdown import ROOT, section, table
+from tests.faults.ladder_table import OTHER, TABLE, Row
 
 CARD = ROOT / "docs" / "reference" / "peer-card.md"
 HOW_TO = ROOT / "docs" / "how-to" / "why-is-my-peer-not-working.md"

@@ -20,12 +20,11 @@ import pytest
 from dragoman.catalogue.card import Card, MeasuredFacts, RungVerdict
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.testing.chaos import command, faults
-from dragoman.testing.chaos.canaries import TRIGGERS
-from dragoman.testing.chaos.table import OTHER, TABLE, Row
 from dragoman.transports.process.child import ShutdownTimes
 from dragoman.verify.ladder import RUNGS, climb
 from dragoman.verify.time_limits import LadderLimits
 from tests.aio import aio
+from tests.faults.ladder_table import OTHER, TABLE, TRIGGERS, Row
 
 LIMITS: Final = LadderLimits(
     tail=0.05,
@@ -187,3 +186,15 @@ def test_signals_of_this_program_are_left_as_they_were() -> None:
     before = signal.getsignal(signal.SIGINT)
     healthy(False)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_the_table_names_only_rungs_fields_and_faults_that_there_are() -> None:
+    rungs = {rung.name for rung in RUNGS}
+    taking = {rung.name for rung in RUNGS if rung.turns}
+    for row in TABLE:
+        assert row.fault in faults.names()
+        assert row.rung in rungs
+        assert {*row.changes, *row.unknown} <= set(MeasuredFacts.__struct_fields__)
+        assert not set(row.changes) & set(row.unknown)
+        assert bool(row.remedy) is (row.verdict is not RungVerdict.PASS), row.fault
+        assert row.turns or row.rung not in taking, row.fault

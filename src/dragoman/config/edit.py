@@ -1,4 +1,4 @@
-"""Edit the user's ``config.toml``: create it, enable or disable peers, set one value.
+"""Edit the user's ``config.toml``: create it, enable or disable peers.
 
 Comments, order and layout are kept (tomlkit). An edit holds the file lock and is validated before
 it is written. A project's ``dragoman.toml`` is never changed.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
@@ -55,26 +55,6 @@ def enable_peers(paths: Paths, names: Iterable[str]) -> tuple[str, ...]:
 def disable_peers(paths: Paths, names: Iterable[str]) -> tuple[str, ...]:
     """Take peers out of `enabled_peers`, and return those that were there."""
     return _change_enabled(paths, remove=tuple(names))
-
-
-def set_value(paths: Paths, key: str, value: Any) -> None:
-    """Set one setting by its dotted key; None takes it out."""
-    words = key.split(".")
-
-    def change(document: tomlkit.TOMLDocument) -> None:
-        table: Any = document
-        for word in words[:-1]:
-            if word not in table:
-                if value is None:
-                    return
-                table[word] = tomlkit.table(is_super_table=word == "peer")
-            table = table[word]
-        if value is None:
-            table.pop(words[-1], None)
-        else:
-            table[words[-1]] = list(value) if isinstance(value, tuple) else value
-
-    edit_config(paths, change)
 
 
 def edit_config(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tomlkit
 
 from dragoman.config import Paths
-from dragoman.config.edit import disable_peers, enable_peers, init_config, set_value
+from dragoman.config.edit import disable_peers, edit_config, enable_peers, init_config
 from dragoman.errors import ConfigInvalid
 from tests.unit.config.folders import load, paths_in, write
 
@@ -57,19 +59,6 @@ def test_a_list_that_is_missing_is_put_before_the_tables(paths: Paths, tmp_path:
     assert load(tmp_path, paths).settings.timeouts.total == 5
 
 
-def test_a_value_is_set_and_taken_out_by_its_dotted_key(paths: Paths, tmp_path: Path) -> None:
-    set_value(paths, "peer.codex.env", ("A_KEY",))
-    set_value(paths, "timeouts.total", 3.5)
-    set_value(paths, "format", "json")
-    settings = load(tmp_path, paths).settings
-    assert settings.for_peer("codex").env == ("A_KEY",)
-    assert (settings.timeouts.total, settings.format) == (3.5, "json")
-    set_value(paths, "peer.codex.env", None)
-    set_value(paths, "timeouts.silence", None)
-    set_value(paths, "peer.kimi.env", None)
-    assert load(tmp_path, paths).settings.for_peer("codex").env == ()
-
-
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
@@ -84,8 +73,15 @@ def test_what_would_not_load_is_not_written(
 ) -> None:
     init_config(paths)
     before = text(paths)
+
+    def change(document: tomlkit.TOMLDocument) -> None:
+        table: Any = document
+        for word in key.split(".")[:-1]:
+            table = table.setdefault(word, tomlkit.table())
+        table[key.split(".")[-1]] = value
+
     with pytest.raises(ConfigInvalid) as caught:
-        set_value(paths, key, value)
+        edit_config(paths, change)
     assert words in str(caught.value)
     assert text(paths) == before
 

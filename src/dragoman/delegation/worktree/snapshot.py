@@ -80,10 +80,6 @@ class Snapshot(Struct, frozen=True, kw_only=True):
         folder = git.real_folder(workspace)
         return await _take(folder, workspace=folder, depth=0)
 
-    @property
-    def in_git(self) -> bool:
-        return bool(self.facts)
-
 
 class Changed(Struct, frozen=True, kw_only=True):
     """What is different between two snapshots. Paths are relative to the workspace."""

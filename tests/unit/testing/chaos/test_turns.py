@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.testing.chaos.canaries import TRIGGERS
 from dragoman.testing.chaos.turns import Ask, Pause, Turn, TurnFailed, usage
 from dragoman.verify.canary_prompts import Canaries, fill
+from tests.faults.ladder_table import TRIGGERS
 
 GO = {"result": {"outcome": {"outcome": "selected", "optionId": "go"}}}
 NO = {"result": {"outcome": {"outcome": "selected", "optionId": "no"}}}

@@ -10,6 +10,7 @@ import pytest
 from dragoman.testing.fake_model.triggers import (
     SAID_SIZE,
     Asked,
+    Reply,
     Tool,
     ToolCall,
     last_text,
@@ -17,6 +18,8 @@ from dragoman.testing.fake_model.triggers import (
     sample,
     words,
 )
+from dragoman.verify.canary_prompts import fill
+from tests.faults.ladder_table import TRIGGERS
 
 
 def schema(*required: str, **properties: Any) -> dict[str, Any]:
@@ -210,3 +213,24 @@ def test_the_last_words_of_a_user_are_not_those_of_his_program() -> None:
 def test_no_space_is_lost_between_words() -> None:
     for text in ("a  b\n\nc ", "  leading", "one", ""):
         assert "".join(words(text)) == text
+
+
+def test_the_fake_model_understands_every_canary() -> None:
+    def replied(prompt: str) -> Reply:
+        tools = tuple(Tool(name) for name in ("write_file", "run_shell_command", "sing"))
+        return reply_to(Asked("m", prompt, tools=tools))
+
+    said = replied(fill(TRIGGERS.echo, token="anchorage"))
+    assert "anchorage" in said.text and len(said.chunks) > 1
+    assert replied(TRIGGERS.slow).interval > 0
+    write = replied(fill(TRIGGERS.write, path="/w/granted.txt", text="abc")).call
+    assert write is not None and write.arguments == {
+        "file_path": "/w/granted.txt",
+        "content": "abc",
+    }
+    shell = replied(fill(TRIGGERS.shell, command="echo ran > ran.txt")).call
+    assert shell is not None and shell.arguments == {"cmd": "echo ran > ran.txt"}
+    tool = replied(fill(TRIGGERS.tool, tool="sing", server="dragoman-canary")).call
+    assert tool is not None and tool.name == "sing"
+    assert TRIGGERS.failure is not None
+    assert replied(TRIGGERS.failure).status == 400

@@ -14,7 +14,19 @@ from typing import Any, Final
 from dragoman.catalogue.card import RungVerdict
 from dragoman.testing.chaos.faults import HANG
 from dragoman.verify import remedies
+from dragoman.verify.canary_prompts import Canaries
 from dragoman.verify.ladder import fields_without
+
+TRIGGERS: Final = Canaries(
+    echo="Please say {token} once more",
+    slow="SLOW",
+    slower="SLOW",
+    write="WRITE:{path}:{text}",
+    shell="SHELL:{command}",
+    tool="TOOL:{tool}:{}",
+    failure="HTTP:400",
+)
+"""Prompts that the fake model and the chaos agent understand, for every rung that takes a turn."""
 
 OTHER: Final = object()
 """Stands for a value that differs from the healthy one, whichever it is."""
