@@ -23,7 +23,7 @@ import dragoman
 from dragoman.client.acp import AcpClient, ClientOptions, Session, use_agent
 from dragoman.client.permissions import Answer, Question
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1.table import Method
+from dragoman.dialects.acp.v1.methods import Method
 from dragoman.errors import AuthRequired, CallTimeout, ConnectionLost, RemoteError
 from dragoman.transports import spawn
 from dragoman.transports.base import Receiver, Stream

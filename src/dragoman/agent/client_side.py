@@ -18,7 +18,7 @@ from dragoman.agent.loop_access import LoopAccess
 from dragoman.agent.pending import AwaitedCalls, awaited
 from dragoman.agent.speech import AcpSpeech, Speech
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1.table import Gate, Method
+from dragoman.dialects.acp.v1.methods import Gate, Method
 from dragoman.errors import InvalidAnswer, Unsupported, UsageError
 from dragoman.rpc import Connection
 

@@ -29,7 +29,7 @@ from dragoman.agent.turn import Turn
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.handshake import version_note
-from dragoman.dialects.acp.v1.table import Method
+from dragoman.dialects.acp.v1.methods import Method
 from dragoman.errors import ConnectionLost, RemoteError, UsageError
 from dragoman.rpc import Connection, HandlerLane, boundary
 from dragoman.wire import codes

@@ -13,7 +13,7 @@ from dragoman.agent.settings import SessionSettings
 from dragoman.client.acp.session import Session
 from dragoman.client.conversation import Conversation
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1.config import OPEN_ENDED
+from dragoman.dialects.acp.v1.session import OPEN_ENDED
 from dragoman.events import parts
 from dragoman.events.view import View
 

@@ -19,7 +19,7 @@ from dragoman.client.inquiries import DECLINED, Inquiry, Reply
 from dragoman.client.permissions import Question
 from dragoman.client.tool_input import part
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1.table import Method
+from dragoman.dialects.acp.v1.methods import Method
 from dragoman.errors import DragomanError, RemoteError
 from dragoman.events import model
 from dragoman.gateway import prompt_responses

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
-from dragoman.dialects.acp.v1.table import Method
+from dragoman.dialects.acp.v1.methods import Method
 from dragoman.rpc import Connection
 
 P = TypeVar("P")

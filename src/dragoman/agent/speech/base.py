@@ -18,7 +18,7 @@ import msgspec
 
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
-from dragoman.dialects.acp.v1.table import Method
+from dragoman.dialects.acp.v1.methods import Method
 from dragoman.dialects.legacy.base import TokenUsage
 from dragoman.errors import RemoteError, Unsupported
 from dragoman.events.envelope import EventEnvelope

@@ -16,7 +16,7 @@ import msgspec
 from dragoman.agent.speech.base import DocumentSpeech
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate as acp_meaning
-from dragoman.dialects.acp.v1.table import Method
+from dragoman.dialects.acp.v1.methods import Method
 from dragoman.dialects.legacy.keyed import shapes
 from dragoman.dialects.legacy.keyed import translate as keyed_translate
 from dragoman.errors import InvalidAnswer

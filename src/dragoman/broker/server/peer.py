@@ -22,7 +22,7 @@ from dragoman.client.options import ConnectOptions, plain_of
 from dragoman.client.permissions import approve_all, deny_all
 from dragoman.client.results import stderr_since, stderr_size
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1.table import Gate
+from dragoman.dialects.acp.v1.methods import Gate
 from dragoman.dialects.discovery import ACP, CODEX
 from dragoman.errors import ConnectionLost, DragomanError, PeerUnresponsive
 from dragoman.gateway.gateway import Gateway

@@ -28,7 +28,7 @@ from dragoman.client.results import add_stderr, stderr_since, stderr_size
 from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
-from dragoman.dialects.acp.v1.table import Gate, Method
+from dragoman.dialects.acp.v1.methods import Gate, Method
 from dragoman.errors import (
     DragomanError,
     InvalidAnswer,

@@ -31,7 +31,7 @@ from dragoman.client.permissions import (
 )
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
-from dragoman.dialects.acp.v1.table import Method
+from dragoman.dialects.acp.v1.methods import Method
 from dragoman.errors import (
     ArgumentInvalid,
     DragomanError,

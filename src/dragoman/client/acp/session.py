@@ -26,7 +26,7 @@ from dragoman.client.acp.calls import Calls
 from dragoman.client.acp.turn import Turn
 from dragoman.client.permissions import Answer, Decision, Denial, Question
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1.config import is_open_ended
+from dragoman.dialects.acp.v1.session import is_open_ended
 from dragoman.errors import DragomanError, Unsupported
 from dragoman.errors.usage import alternatives
 

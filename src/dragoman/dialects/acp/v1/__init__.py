@@ -2,8 +2,7 @@
 
 Owns what the protocol says and nothing of how it is spoken: no bytes are read here, nothing waits,
 nothing is logged. `decode` and `encode` read and write values; `method_table` lists the methods.
-Types that agents still send although no schema has them are in `legacy`; types that are not stable
-yet are in `unstable`, behind an explicit switch.
+Types that are not stable yet are in `unstable`, behind an explicit switch.
 
 Names of types follow the protocol's schema; attributes are in snake_case. Enumerations are open:
 the fields are `str`, and a class such as `StopReason` holds the known values.
@@ -11,38 +10,10 @@ the fields are `str`, and a class such as `StopReason` holds the known values.
 
 from __future__ import annotations
 
-from dragoman.dialects.acp.v1.auth import (
-    AgentAuthCapabilities,
-    AuthCapabilities,
-    AuthenticateRequest,
-    AuthenticateResponse,
-    AuthMethod,
-    AuthMethodAgent,
-    AuthMethodEnvVar,
-    AuthMethodTerminal,
-    LogoutRequest,
-    LogoutResponse,
-)
 from dragoman.dialects.acp.v1.codec import (
     convert,
     decode,
     encode,
-)
-from dragoman.dialects.acp.v1.config import (
-    SessionConfigBoolean,
-    SessionConfigOption,
-    SessionConfigOptionCategory,
-    SessionConfigSelect,
-    SessionConfigSelectGroup,
-    SessionConfigSelectOption,
-    SessionConfigSelectOptions,
-    SessionMode,
-    SessionModeState,
-    SetSessionConfigOptionRequest,
-    SetSessionConfigOptionResponse,
-    SetSessionModeRequest,
-    SetSessionModeResponse,
-    UnknownConfigOption,
 )
 from dragoman.dialects.acp.v1.content import (
     Annotations,
@@ -88,7 +59,16 @@ from dragoman.dialects.acp.v1.elicitation import (
 )
 from dragoman.dialects.acp.v1.handshake import (
     PROTOCOL_VERSION,
+    AgentAuthCapabilities,
     AgentCapabilities,
+    AuthCapabilities,
+    AuthenticateRequest,
+    AuthenticateResponse,
+    AuthEnvVar,
+    AuthMethod,
+    AuthMethodAgent,
+    AuthMethodEnvVar,
+    AuthMethodTerminal,
     ClientCapabilities,
     ClientSessionCapabilities,
     ElicitationCapabilities,
@@ -96,26 +76,12 @@ from dragoman.dialects.acp.v1.handshake import (
     Implementation,
     InitializeRequest,
     InitializeResponse,
+    LogoutRequest,
+    LogoutResponse,
     McpCapabilities,
     PromptCapabilities,
     SessionCapabilities,
     SessionConfigOptionsCapabilities,
-)
-from dragoman.dialects.acp.v1.legacy import (
-    AuthEnvVar,
-    ModelInfo,
-    SessionModelState,
-    SetSessionModelRequest,
-    SetSessionModelResponse,
-)
-from dragoman.dialects.acp.v1.mcp import (
-    EnvVariable,
-    HttpHeader,
-    McpServer,
-    McpServerHttp,
-    McpServerSse,
-    McpServerStdio,
-    UnknownMcpServer,
 )
 from dragoman.dialects.acp.v1.methods import (
     AUTHENTICATE,
@@ -145,19 +111,10 @@ from dragoman.dialects.acp.v1.methods import (
     TERMINAL_OUTPUT,
     TERMINAL_RELEASE,
     TERMINAL_WAIT_FOR_EXIT,
+    Gate,
+    Method,
+    MethodTable,
     method_table,
-)
-from dragoman.dialects.acp.v1.permissions import (
-    CancelledPermissionOutcome,
-    PermissionOption,
-    PermissionOptionKind,
-    RequestPermissionOutcome,
-    RequestPermissionRequest,
-    RequestPermissionResponse,
-    SelectedPermissionOutcome,
-    UnknownPermissionOutcome,
-    cancelled,
-    selected,
 )
 from dragoman.dialects.acp.v1.services import (
     CreateTerminalRequest,
@@ -183,39 +140,69 @@ from dragoman.dialects.acp.v1.session import (
     CloseSessionResponse,
     DeleteSessionRequest,
     DeleteSessionResponse,
+    EnvVariable,
+    HttpHeader,
     ListSessionsRequest,
     ListSessionsResponse,
     LoadSessionRequest,
     LoadSessionResponse,
+    McpServer,
+    McpServerHttp,
+    McpServerSse,
+    McpServerStdio,
+    ModelInfo,
     NewSessionRequest,
     NewSessionResponse,
     PromptRequest,
     PromptResponse,
     ResumeSessionRequest,
     ResumeSessionResponse,
+    SessionConfigBoolean,
+    SessionConfigOption,
+    SessionConfigOptionCategory,
+    SessionConfigSelect,
+    SessionConfigSelectGroup,
+    SessionConfigSelectOption,
+    SessionConfigSelectOptions,
     SessionInfo,
+    SessionMode,
+    SessionModelState,
+    SessionModeState,
+    SetSessionConfigOptionRequest,
+    SetSessionConfigOptionResponse,
+    SetSessionModelRequest,
+    SetSessionModelResponse,
+    SetSessionModeRequest,
+    SetSessionModeResponse,
     StopReason,
+    UnknownConfigOption,
+    UnknownMcpServer,
 )
 from dragoman.dialects.acp.v1.shape import (
     Supported,
     Unknown,
     Wire,
 )
-from dragoman.dialects.acp.v1.table import (
-    Gate,
-    Method,
-    MethodTable,
-)
 from dragoman.dialects.acp.v1.tools import (
+    CancelledPermissionOutcome,
     Content,
     Diff,
+    PermissionOption,
+    PermissionOptionKind,
+    RequestPermissionOutcome,
+    RequestPermissionRequest,
+    RequestPermissionResponse,
+    SelectedPermissionOutcome,
     Terminal,
     ToolCallContent,
     ToolCallLocation,
     ToolCallStatus,
     ToolCallUpdate,
     ToolKind,
+    UnknownPermissionOutcome,
     UnknownToolCallContent,
+    cancelled,
+    selected,
 )
 from dragoman.dialects.acp.v1.updates import (
     AgentMessageChunk,

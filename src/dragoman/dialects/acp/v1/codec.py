@@ -18,7 +18,6 @@ from typing import Any, Final, TypeVar, overload
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from dragoman.dialects.acp.v1 import tolerant
 from dragoman.dialects.acp.v1.shape import EXTRA, Kept, Unknown, Wire
 from dragoman.wire.messages import Reserved, mend
 
@@ -102,6 +101,9 @@ def convert(value: Any, hint: Any) -> Any:
 
     Parts of the given value are kept, not copied. Raises `msgspec.ValidationError`.
     """
+    # Not at the top: many conversations have nothing that the strict decoder refuses.
+    from dragoman.dialects.acp.v1 import tolerant
+
     try:
         return tolerant.read(value, hint)
     except tolerant.Malformed as malformed:

@@ -1,27 +1,115 @@
 """The methods of the protocol, as one table of data.
 
-Owns the name, direction, kind, types and gate of every method. It has no behaviour: what a method
-and a gate are is in `table`. The stable methods are `METHODS`; `method_table` adds the legacy and,
+Owns what a method is (its name, direction, kind, types and gate), the rule by which a gate is open,
+and every method. The stable methods are `METHODS`; `method_table` adds the legacy and,
 on demand, the unstable ones.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
 
 from dragoman.dialects.acp.v1 import (
-    auth,
-    config,
+    codec,
     elicitation,
     handshake,
-    legacy,
-    permissions,
     services,
     session,
+    tools,
     updates,
 )
-from dragoman.dialects.acp.v1.table import Gate, Method, MethodTable
+from dragoman.dialects.acp.v1.shape import Wire
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+Side: TypeAlias = Literal["client", "agent"]
+Direction: TypeAlias = Literal["client_to_agent", "agent_to_client", "both"]
+Kind: TypeAlias = Literal["request", "notification"]
+Stability: TypeAlias = Literal["stable", "unstable", "legacy"]
+Body: TypeAlias = bytes | bytearray | memoryview | Raw
+
+
+class Gate(Struct, frozen=True):
+    """The capability a method needs: announced by `side`, at any one of `paths`.
+
+    A path is dotted and in wire spelling, within `agentCapabilities` or `clientCapabilities`.
+    """
+
+    side: Side
+    paths: tuple[str, ...]
+
+    def is_open(self, capabilities: Wire) -> bool:
+        """Whether the capabilities (of `side`) announce it: with true, or with an object."""
+        return any(_announced(capabilities, path) for path in self.paths)
+
+
+def _announced(capabilities: Wire, path: str) -> bool:
+    value: Any = capabilities
+    for name in path.split("."):
+        if isinstance(value, Wire):
+            attribute = _wire_names(type(value)).get(name)
+            if attribute is not None:
+                value = getattr(value, attribute)
+            else:
+                # A capability that only the unstable types have is still there, unread.
+                value = (value.extra or {}).get(name)
+        else:
+            value = value.get(name) if isinstance(value, dict) else None
+    return value is True or isinstance(value, Wire | dict)
+
+
+@functools.cache
+def _wire_names(struct: type[Wire]) -> dict[str, str]:
+    return {info.encode_name: info.name for info in msgspec.structs.fields(struct)}
+
+
+class Method(Struct, Generic[P, R], frozen=True):
+    """One method. A notification has no result."""
+
+    name: str
+    direction: Direction
+    kind: Kind
+    params: Any
+    result: Any = None
+    gate: Gate | None = None
+    stability: Stability = "stable"
+
+    def decode_params(self, data: Body) -> P:
+        """The parameters; none at all count as an empty object. Raises msgspec.ValidationError."""
+        params: P = codec.decode(data, self.params)
+        return params
+
+    def decode_result(self, data: Body) -> R:
+        """The result; null counts as an empty object. Raises msgspec.ValidationError."""
+        result: R = codec.decode(data, self.result)
+        return result
+
+
+class MethodTable:
+    """Methods by name. One name may stand for a request and for a notification."""
+
+    def __init__(self, methods: Iterable[Method[Any, Any]]) -> None:
+        self._methods = {(method.kind, method.name): method for method in methods}
+
+    def __iter__(self) -> Iterator[Method[Any, Any]]:
+        return iter(self._methods.values())
+
+    def __len__(self) -> int:
+        return len(self._methods)
+
+    def request(self, name: str) -> Method[Any, Any] | None:
+        """The request of this name, or None."""
+        return self._methods.get(("request", name))
+
+    def notification(self, name: str) -> Method[Any, Any] | None:
+        """The notification of this name, or None."""
+        return self._methods.get(("notification", name))
 
 
 def _agent(*paths: str) -> Gate:
@@ -46,11 +134,11 @@ SESSION_FORK_NAME: Final = "session/fork"
 INITIALIZE: Final[Method[handshake.InitializeRequest, handshake.InitializeResponse]] = _asks_agent(
     "initialize", handshake.InitializeRequest, handshake.InitializeResponse
 )
-AUTHENTICATE: Final[Method[auth.AuthenticateRequest, auth.AuthenticateResponse]] = _asks_agent(
-    "authenticate", auth.AuthenticateRequest, auth.AuthenticateResponse
+AUTHENTICATE: Final[Method[handshake.AuthenticateRequest, handshake.AuthenticateResponse]] = (
+    _asks_agent("authenticate", handshake.AuthenticateRequest, handshake.AuthenticateResponse)
 )
-LOGOUT: Final[Method[auth.LogoutRequest, auth.LogoutResponse]] = _asks_agent(
-    "logout", auth.LogoutRequest, auth.LogoutResponse, _agent("auth.logout")
+LOGOUT: Final[Method[handshake.LogoutRequest, handshake.LogoutResponse]] = _asks_agent(
+    "logout", handshake.LogoutRequest, handshake.LogoutResponse, _agent("auth.logout")
 )
 SESSION_NEW: Final[Method[session.NewSessionRequest, session.NewSessionResponse]] = _asks_agent(
     "session/new", session.NewSessionRequest, session.NewSessionResponse
@@ -90,15 +178,15 @@ SESSION_DELETE: Final[Method[session.DeleteSessionRequest, session.DeleteSession
         _agent("sessionCapabilities.delete"),
     )
 )
-SESSION_SET_MODE: Final[Method[config.SetSessionModeRequest, config.SetSessionModeResponse]] = (
-    _asks_agent("session/set_mode", config.SetSessionModeRequest, config.SetSessionModeResponse)
+SESSION_SET_MODE: Final[Method[session.SetSessionModeRequest, session.SetSessionModeResponse]] = (
+    _asks_agent("session/set_mode", session.SetSessionModeRequest, session.SetSessionModeResponse)
 )
 SESSION_SET_CONFIG_OPTION: Final[
-    Method[config.SetSessionConfigOptionRequest, config.SetSessionConfigOptionResponse]
+    Method[session.SetSessionConfigOptionRequest, session.SetSessionConfigOptionResponse]
 ] = _asks_agent(
     "session/set_config_option",
-    config.SetSessionConfigOptionRequest,
-    config.SetSessionConfigOptionResponse,
+    session.SetSessionConfigOptionRequest,
+    session.SetSessionConfigOptionResponse,
 )
 SESSION_PROMPT: Final[Method[session.PromptRequest, session.PromptResponse]] = _asks_agent(
     "session/prompt", session.PromptRequest, session.PromptResponse
@@ -110,11 +198,11 @@ SESSION_UPDATE: Final[Method[updates.SessionNotification, None]] = Method(
     "session/update", "agent_to_client", "notification", updates.SessionNotification
 )
 SESSION_REQUEST_PERMISSION: Final[
-    Method[permissions.RequestPermissionRequest, permissions.RequestPermissionResponse]
+    Method[tools.RequestPermissionRequest, tools.RequestPermissionResponse]
 ] = _asks_client(
     "session/request_permission",
-    permissions.RequestPermissionRequest,
-    permissions.RequestPermissionResponse,
+    tools.RequestPermissionRequest,
+    tools.RequestPermissionResponse,
 )
 FS_READ_TEXT_FILE: Final[Method[services.ReadTextFileRequest, services.ReadTextFileResponse]] = (
     _asks_client(
@@ -220,15 +308,15 @@ METHODS: Final[tuple[Method[Any, Any], ...]] = (
 )
 """The stable methods."""
 
-SESSION_SET_MODEL: Final[Method[legacy.SetSessionModelRequest, legacy.SetSessionModelResponse]] = (
-    Method(
-        "session/set_model",
-        "client_to_agent",
-        "request",
-        legacy.SetSessionModelRequest,
-        legacy.SetSessionModelResponse,
-        stability="legacy",
-    )
+SESSION_SET_MODEL: Final[
+    Method[session.SetSessionModelRequest, session.SetSessionModelResponse]
+] = Method(
+    "session/set_model",
+    "client_to_agent",
+    "request",
+    session.SetSessionModelRequest,
+    session.SetSessionModelResponse,
+    stability="legacy",
 )
 
 

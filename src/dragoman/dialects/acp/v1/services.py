@@ -7,7 +7,7 @@ answers does. Paths are absolute and lines count from 1.
 from collections.abc import Sequence
 from typing import Annotated
 
-from dragoman.dialects.acp.v1.mcp import EnvVariable
+from dragoman.dialects.acp.v1.session import EnvVariable
 from dragoman.dialects.acp.v1.shape import STRICT, Wire
 
 

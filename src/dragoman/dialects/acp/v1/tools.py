@@ -1,7 +1,7 @@
-"""Tool calls as they are reported: their content, places, and the update that patches one.
+"""Tool calls as they are reported, and the requests for permission to carry one out.
 
-Owns `ToolCallUpdate`, which stands both in a permission request and (tagged) in a session update.
-It does not know how it is delivered: `updates` and `permissions` do. None always means "not said":
+Owns `ToolCallUpdate`, which stands both in a permission request and (tagged) in a session update,
+and `session/request_permission`. None always means "not said":
 in an update it leaves the value as it was, in a first report the protocol's default holds.
 """
 
@@ -83,3 +83,67 @@ class ToolCallUpdate(Wire, frozen=True, kw_only=True):
     locations: Sequence[ToolCallLocation] | None = None
     raw_input: Any = None
     raw_output: Any = None
+
+
+class PermissionOptionKind(StrEnum):
+    """The known meanings of an option; other values may come and are never chosen by policy."""
+
+    ALLOW_ONCE = "allow_once"
+    ALLOW_ALWAYS = "allow_always"
+    REJECT_ONCE = "reject_once"
+    REJECT_ALWAYS = "reject_always"
+
+
+class PermissionOption(Wire, frozen=True, kw_only=True):
+    """One possible answer."""
+
+    option_id: str
+    name: str
+    kind: str
+
+
+class RequestPermissionRequest(Wire, frozen=True, kw_only=True):
+    """`session/request_permission`: may this tool call run?"""
+
+    session_id: str
+    tool_call: ToolCallUpdate
+    options: Sequence[PermissionOption]
+
+
+class SelectedPermissionOutcome(
+    Wire, frozen=True, kw_only=True, tag_field="outcome", tag="selected"
+):
+    """One of the options was chosen."""
+
+    option_id: str
+
+
+class CancelledPermissionOutcome(
+    Wire, frozen=True, kw_only=True, tag_field="outcome", tag="cancelled"
+):
+    """The turn was cancelled before a choice was made."""
+
+
+class UnknownPermissionOutcome(Unknown, frozen=True, tag_field="outcome", tag=UNKNOWN_TAG):
+    """An outcome this version does not know; an agent does not take it for consent."""
+
+
+RequestPermissionOutcome: TypeAlias = (
+    SelectedPermissionOutcome | CancelledPermissionOutcome | UnknownPermissionOutcome
+)
+
+
+class RequestPermissionResponse(Wire, frozen=True, kw_only=True):
+    """The answer."""
+
+    outcome: RequestPermissionOutcome
+
+
+def selected(option_id: str) -> RequestPermissionResponse:
+    """The answer that chooses an option."""
+    return RequestPermissionResponse(outcome=SelectedPermissionOutcome(option_id=option_id))
+
+
+def cancelled() -> RequestPermissionResponse:
+    """The answer when the turn was cancelled."""
+    return RequestPermissionResponse(outcome=CancelledPermissionOutcome())

@@ -13,13 +13,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from dragoman.dialects.acp.v1 import (
-    auth,
     codec,
-    config,
     content,
     elicitation,
     handshake,
-    permissions,
     session,
     tools,
     updates,
@@ -370,13 +367,13 @@ def capabilities(agent: handshake.AgentCapabilities) -> parts.Capabilities:
     )
 
 
-def auth_method(method: auth.AuthMethod, command: str | None = None) -> parts.AuthMethod:
+def auth_method(method: handshake.AuthMethod, command: str | None = None) -> parts.AuthMethod:
     kind = "agent"
     variables: tuple[str, ...] = ()
     match method:
-        case auth.AuthMethodTerminal():
+        case handshake.AuthMethodTerminal():
             kind = "terminal"
-        case auth.AuthMethodEnvVar():
+        case handshake.AuthMethodEnvVar():
             kind, variables = "env_var", tuple(variable.name for variable in method.vars)
         case _:
             pass
@@ -384,8 +381,8 @@ def auth_method(method: auth.AuthMethod, command: str | None = None) -> parts.Au
 
 
 def settings(
-    modes: config.SessionModeState | None,
-    options: Sequence[config.SessionConfigOption] | None,
+    modes: session.SessionModeState | None,
+    options: Sequence[session.SessionConfigOption] | None,
     models: Any = None,
 ) -> dict[str, Any]:
     """The fields of `SettingsChanged` that a session's choices fill."""
@@ -406,16 +403,16 @@ def settings(
     return fields
 
 
-def _option(option: config.SessionConfigOption) -> parts.SessionOption | None:
+def _option(option: session.SessionConfigOption) -> parts.SessionOption | None:
     match option:
-        case config.SessionConfigBoolean():
+        case session.SessionConfigBoolean():
             return parts.SessionOption(
                 option.id, option.name, option.current_value, (), option.category
             )
-        case config.SessionConfigSelect():
+        case session.SessionConfigSelect():
             choices: list[parts.Choice] = []
             for entry in option.options:
-                if isinstance(entry, config.SessionConfigSelectGroup):
+                if isinstance(entry, session.SessionConfigSelectGroup):
                     choices += [
                         parts.Choice(c.value, c.name, c.description, entry.group)
                         for c in entry.options
@@ -428,7 +425,7 @@ def _option(option: config.SessionConfigOption) -> parts.SessionOption | None:
                 option.current_value,
                 tuple(choices),
                 option.category,
-                config.is_open_ended(option),
+                session.is_open_ended(option),
             )
         case _:
             return None
@@ -502,7 +499,7 @@ def _quota(meta: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def of_permission(
-    request: permissions.RequestPermissionRequest,
+    request: tools.RequestPermissionRequest,
     request_id: str,
     place: EventEnvelope,
     raw: bytes | None,

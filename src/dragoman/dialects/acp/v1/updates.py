@@ -11,8 +11,8 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
-from dragoman.dialects.acp.v1.config import SessionConfigOption
 from dragoman.dialects.acp.v1.content import ContentBlock, TextContent
+from dragoman.dialects.acp.v1.session import SessionConfigOption
 from dragoman.dialects.acp.v1.shape import FORGIVING, UNKNOWN_TAG, Alias, Unknown, Wire
 from dragoman.dialects.acp.v1.tools import ToolCallContent, ToolCallLocation, ToolCallUpdate
 

@@ -6,7 +6,7 @@ they announce are in the neighbours.
 
 from msgspec import field
 
-from dragoman.dialects.acp.v1 import auth, handshake
+from dragoman.dialects.acp.v1 import handshake
 from dragoman.dialects.acp.v1.shape import Supported, Wire
 
 
@@ -45,7 +45,7 @@ class SessionCapabilities(handshake.SessionCapabilities, frozen=True, kw_only=Tr
     title: Supported | None = None
 
 
-class AgentAuthCapabilities(auth.AgentAuthCapabilities, frozen=True, kw_only=True):
+class AgentAuthCapabilities(handshake.AgentAuthCapabilities, frozen=True, kw_only=True):
     """What the agent offers around authentication."""
 
     status: Supported | None = None

@@ -16,8 +16,11 @@ from dragoman.dialects.acp.v1.methods import (
     SESSION_PROMPT,
     SESSION_RESUME,
     SESSION_UPDATE,
+    Direction,
+    Gate,
+    Kind,
+    Method,
 )
-from dragoman.dialects.acp.v1.table import Direction, Gate, Kind, Method
 from dragoman.dialects.acp.v1.unstable import handshake, services, sessions, updates
 
 

@@ -9,21 +9,24 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from dragoman.dialects.acp.v1 import mcp, session
-from dragoman.dialects.acp.v1.config import SessionConfigOption, SessionModeState
+from dragoman.dialects.acp.v1 import session
 from dragoman.dialects.acp.v1.content import ContentBlock
-from dragoman.dialects.acp.v1.legacy import SessionModelState
+from dragoman.dialects.acp.v1.session import (
+    SessionConfigOption,
+    SessionModelState,
+    SessionModeState,
+)
 from dragoman.dialects.acp.v1.shape import FORGIVING, NULL_IS_EMPTY, STRICT, Unknown, Wire
 
 
-class McpServerFamily(mcp.McpServerFamily):
+class McpServerFamily(session.McpServerFamily):
     """The kinds of MCP servers, one more than the stable ones."""
 
     __slots__ = ()
 
     @staticmethod
     def member(raw: dict[str, Any]) -> type[Wire] | type[Unknown]:
-        return McpServerAcp if raw.get("type") == "acp" else mcp.McpServerFamily.member(raw)
+        return McpServerAcp if raw.get("type") == "acp" else session.McpServerFamily.member(raw)
 
 
 class McpServerAcp(Wire, McpServerFamily, frozen=True, kw_only=True, tag_field="type", tag="acp"):
@@ -34,7 +37,7 @@ class McpServerAcp(Wire, McpServerFamily, frozen=True, kw_only=True, tag_field="
 
 
 if TYPE_CHECKING:
-    McpServer: TypeAlias = mcp.McpServer | McpServerAcp
+    McpServer: TypeAlias = session.McpServer | McpServerAcp
 else:
     McpServer = McpServerFamily
 
