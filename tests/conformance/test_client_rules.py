@@ -16,9 +16,8 @@ from dragoman.client.acp import AcpClient, ClientOptions
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.translate import of_update
 from dragoman.errors import AuthRequired, Unsupported, UsageError
-from dragoman.events.envelope import EventEnvelope
 from dragoman.events.fold import apply
-from dragoman.events.model import Source
+from dragoman.events.model import EventEnvelope, Source
 from dragoman.events.view import View
 from tests.aio import aio
 from tests.conformance.fake_agent import Answers, FakeAgent, Refusal, client_of

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.events import model
-from dragoman.events.envelope import EventEnvelope
 from dragoman.events.fold import apply, fold
+from dragoman.events.model import EventEnvelope
 from dragoman.events.view import View
 from dragoman.events.words import Role
 from tests.amounts import SOME

@@ -29,7 +29,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import DragomanError, RemoteError, StoreError, UsageError
 from dragoman.events import model
-from dragoman.events.envelope import EventEnvelope as Envelope
+from dragoman.events.model import EventEnvelope as Envelope
 from dragoman.events.parts import Block, Capabilities, Text
 from dragoman.events.words import Outcome
 from dragoman.gateway import prompt_responses

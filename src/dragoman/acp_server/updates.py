@@ -21,7 +21,7 @@ from dragoman.agent.speech import AcpSpeech
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 from dragoman.events.words import Role
 from dragoman.gateway.acp_filter import Unannounced
 from dragoman.gateway.events_to_acp import AcpTranslator

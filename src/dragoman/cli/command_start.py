@@ -19,7 +19,7 @@ from dragoman.cli.output.renderer import Format, Renderer, show_as
 from dragoman.cli.output.terminal_log import TerminalLog
 from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of
 from dragoman.errors import DragomanError, UsageError
-from dragoman.rpc.trace import VARIABLE
+from dragoman.rpc.connection import TRACE_VARIABLE
 
 
 def prepare(options: RunOptions, trace: Path | None) -> tuple[RunPlan, Renderer]:
@@ -28,7 +28,7 @@ def prepare(options: RunOptions, trace: Path | None) -> tuple[RunPlan, Renderer]
     log_for(strict=options.json_strict, verbose=options.verbose)
     if trace is not None:
         # Agents do not get it: a child sees only variables that are allowed.
-        os.environ[VARIABLE] = str(trace.absolute())
+        os.environ[TRACE_VARIABLE] = str(trace.absolute())
     try:
         plan = plan_of(options)
     except DragomanError as error:
@@ -37,7 +37,7 @@ def prepare(options: RunOptions, trace: Path | None) -> tuple[RunPlan, Renderer]
         show_as(asked, strict=options.json_strict).failed(error)
         # Typer lets it pass, and `run` does without typer.
         raise SystemExit(int(error_messages.exit_code(error))) from None
-    if os.environ.get(VARIABLE):
+    if os.environ.get(TRACE_VARIABLE):
         # Not at the top: a command without a trace does not load it.
         from dragoman.config.secrets import redactor
         from dragoman.rpc.trace import redact_with

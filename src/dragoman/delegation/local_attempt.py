@@ -13,8 +13,7 @@ from typing import Final
 from dragoman.client.budgets import Budgets
 from dragoman.delegation.collect_facts import LOCAL
 from dragoman.delegation.local_model import LocalModel, ask
-from dragoman.events.envelope import EventEnvelope
-from dragoman.events.model import Event, MessageDelta, Source, TurnEnded, TurnStarted
+from dragoman.events.model import Event, EventEnvelope, MessageDelta, Source, TurnEnded, TurnStarted
 from dragoman.events.parts import Text
 from dragoman.events.words import Role
 from dragoman.runs.run_result import RunResult

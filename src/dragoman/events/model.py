@@ -6,12 +6,16 @@ own name for it (`native`), whether it is history being replayed, and the messag
 `raw`, unmodified (None for an event that no message produced). Where a whole history comes in one
 answer, the answer is the `raw` of one event, and each replayed event has its part of it, or none.
 
+The fields that every event begins with come from an `EventEnvelope`. All envelopes of one
+connection share a counter, so its events are numbered in order.
+
 Three states: in an event that patches something, `UNSET` leaves a value as it was, None clears
 it, anything else replaces it.
 """
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
@@ -375,3 +379,30 @@ Event: TypeAlias = (
     | Answered
     | Unknown
 )
+
+
+class EventEnvelope:
+    """Where events come from: made once for each session, changed when a turn begins or ends."""
+
+    __slots__ = ("numbers", "replay", "session", "source", "turn")
+
+    def __init__(self, source: Source, numbers: count[int], session: str | None) -> None:
+        self.source = source
+        self.numbers = numbers
+        self.session = session
+        self.turn: str | None = None
+        self.replay = False
+
+    def base(
+        self, native: str, raw: bytes | None
+    ) -> tuple[Source, int, str | None, str | None, str, bytes | None, bool]:
+        """The fields that every event begins with."""
+        return (
+            self.source,
+            next(self.numbers),
+            self.session,
+            self.turn,
+            native,
+            raw,
+            self.replay,
+        )

@@ -28,7 +28,7 @@ from dragoman.dialects.acp.v1.handshake import version_note
 from dragoman.dialects.acp.v1.methods import SESSION_FORK_NAME
 from dragoman.errors import CallCancelled, ConnectionLost, DragomanError, RemoteError, UsageError
 from dragoman.events import model
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 from dragoman.gateway import acp_filter, prompt_responses
 from dragoman.gateway.acp_filter import UpdateFilter
 from dragoman.gateway.relay import HERE, Upstream, session_of

@@ -5,13 +5,10 @@ end of a connection. It knows no method's name; dialects, clients and agents do.
 """
 
 from dragoman.rpc.calls import Call
-from dragoman.rpc.connection import Connection
-from dragoman.rpc.handlers import Handlers
+from dragoman.rpc.connection import Connection, ConnectionSettings
 from dragoman.rpc.lanes import HandlerLane, Lane, Limits
-from dragoman.rpc.responder import LATER
+from dragoman.rpc.responder import LATER, Handlers
 from dragoman.rpc.router import Router
-from dragoman.rpc.settings import ConnectionSettings
-from dragoman.rpc.trace import Trace
 from dragoman.wire.peer import End
 
 __all__ = [
@@ -25,5 +22,4 @@ __all__ = [
     "Limits",
     "Router",
     "ConnectionSettings",
-    "Trace",
 ]

@@ -1,25 +1,41 @@
-"""A call from its sending to its end.
+"""Calls: how a request is sent and how it settles.
 
-Owns how a call settles: exactly once, with a result or an error, by whichever comes first of the
-answer, the timeout, the caller who gives up and the end of the connection. It does not know how
-requests are written or answers read; `connection` does. A call that a task waits for is in
-`awaited`, and `lanes` knows what `Behind` waits for.
+A call settles exactly once, with a result or an error, by whichever comes first of the answer, the
+timeout, the caller who gives up and the end of the connection. `Requester` is the part of a
+connection that sends requests; `connection` reads the answers, and `lanes` knows what `Behind`
+waits for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, ValidationError
 
-from dragoman.errors import CallTimeout, DragomanError
-from dragoman.rpc.lanes import HandlerLane
+from dragoman.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    ConnectionLost,
+    DragomanError,
+    InvalidAnswer,
+    RemoteError,
+)
+from dragoman.rpc.lanes import Flow, HandlerLane, consuming
 from dragoman.wire.messages import Id
+
+if TYPE_CHECKING:
+    from dragoman.rpc.connection import ConnectionSettings
+    from dragoman.rpc.outbox import Outbox
+    from dragoman.rpc.trace import Trace
+    from dragoman.wire.peer import PeerState
+
+T = TypeVar("T")
 
 log: Final = logging.getLogger("dragoman.rpc")
 
@@ -79,6 +95,106 @@ class Call(Struct, eq=False):
         if not self.settled:
             self.forget(self)
             self.settle(None, error)
+
+
+class Awaited(Call, eq=False):
+    """A call that is its own future, as far as a task asks anything of one. One task waits.
+
+    A future resumes its task one loop iteration later, which costs as much as reading the response.
+    `wake_now` resumes it at once, inside the callback that read the response; `connection` decides
+    when that is safe.
+    """
+
+    loop: asyncio.AbstractEventLoop | None = None
+    answer: Raw | None = None
+    error: DragomanError | None = None
+    over: bool = False
+    called_off: tuple[Any, ...] | None = None
+    """Set once the task was cancelled while it waited; whatever comes then is too late."""
+    wake: Callable[[Awaited], object] | None = None
+    """Lets the task go on."""
+    context: contextvars.Context | None = None
+    _asyncio_future_blocking: bool = False
+
+    @property
+    def settled(self) -> bool:
+        return self.over
+
+    def settle(self, result: Raw | None, error: DragomanError | None) -> None:
+        if not self.over:
+            self.over = True
+            self.answer = result
+            self.error = error
+            if self.called_off is None:
+                self.wake_soon()
+
+    def wake_soon(self) -> None:
+        """Let the task go on in the next turn of the event loop, if it waits."""
+        wake, self.wake = self.wake, None
+        if wake is not None:
+            assert self.loop is not None
+            context, self.context = self.context, None
+            self.loop.call_soon(wake, self, context=context)
+
+    def wake_now(self) -> None:
+        """Let the task go on at once. To be called by a callback of the event loop, as the last
+        thing it does: what the task does next is done in here."""
+        wake, self.wake = self.wake, None
+        if wake is not None:
+            context, self.context = self.context, None
+            assert context is not None
+            try:
+                context.run(wake, self)
+            except RuntimeError:
+                # Not begun: what arrives was brought by a task, or in the context of this one, and
+                # no other can stand in its place. (What goes wrong in the task stays there.)
+                self.add_done_callback(wake, context=context)
+
+    # -- what a task asks of a future
+
+    def __await__(self) -> Generator[Any, None, Raw]:
+        try:
+            if not self.over:
+                self._asyncio_future_blocking = True
+                yield self
+            return self.result()
+        finally:
+            # An error knows the frames that it went through, and with them everything of the
+            # caller: whoever keeps the call is not to keep that.
+            self.error = None
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        assert self.loop is not None
+        return self.loop
+
+    def add_done_callback(
+        self, wake: Callable[[Awaited], object], *, context: contextvars.Context
+    ) -> None:
+        self.wake = wake
+        self.context = context
+        if self.over or self.called_off is not None:
+            # Work that is carried on by another task (see `standby`) waits a turn later than it
+            # began to, and much can have happened by then.
+            self.wake_soon()
+
+    def cancel(self, msg: Any = None) -> bool:
+        if self.over or self.called_off is not None:
+            return False
+        self.called_off = () if msg is None else (msg,)
+        self.wake_soon()
+        return True
+
+    def result(self) -> Raw:
+        if self.called_off is not None:
+            raise asyncio.CancelledError(*self.called_off)
+        if self.error is not None:
+            raise self.error
+        assert self.answer is not None
+        return self.answer
+
+    def __repr__(self) -> str:
+        # The task that waits is shown with what it waits for, so this must not show the task.
+        return f"<call {self.id} of {self.method}>"
 
 
 class Deadlines:
@@ -160,3 +276,196 @@ class Behind:
         else:
             assert result is not None
             self.future.set_result(result)
+
+
+class Requester:
+    """Sends requests and waits for their answers. The attributes are those of `Connection`."""
+
+    name: str
+    flow: Flow
+    settings: ConnectionSettings
+    _deadlines: Deadlines
+    _failure: ConnectionLost | None
+    _half_duplex: bool
+    _loop: asyncio.AbstractEventLoop
+    _outbox: Outbox
+    _peer: PeerState[Call]
+    _trace: Trace | None
+    _turn: asyncio.Lock
+
+    # -- for the connection
+
+    def post(self, method: str, params: Any = UNSET) -> None:
+        raise NotImplementedError
+
+    async def drain(self) -> None:
+        raise NotImplementedError
+
+    # -- calls
+
+    def begin(
+        self,
+        method: str,
+        params: Any = UNSET,
+        *,
+        settle: Settle,
+        timeout: float | None = None,
+    ) -> Call:
+        """Send a request; `settle` is called once with its end, in wire order.
+
+        The primitive under `call`: nothing waits here, not even for a full buffer.
+        """
+        if self._failure is not None:
+            raise self._failure.fresh()
+        call = Call(method, self._forget, settle)
+        call.id, line = self._peer.request(method, call, params)
+        if self._trace is not None:
+            self._trace.record(self.name, "send", line)
+        self._outbox.put(line)
+        if timeout is not None:
+            self._deadlines.add(call, timeout)
+        return call
+
+    def call(
+        self,
+        method: str,
+        params: Any = UNSET,
+        *,
+        timeout: float | None = None,
+        after: HandlerLane[Any] | None = None,
+    ) -> Coroutine[Any, Any, Raw]:
+        """Send a request and wait for its raw result.
+
+        With `after`, the result is also held back until that lane has handled everything that
+        came before it (but not from a handler of that lane, which is what it would wait for).
+
+        Raises `RemoteError` if the other side refuses, `CallTimeout`, or the `ConnectionLost` that
+        ended the connection meanwhile. If the caller is cancelled the call is given up.
+        """
+        if self._half_duplex or (self._outbox.crowded and self._outbox.is_full):
+            return self._call_later(method, params, None, timeout, None, after)
+        # Handed on rather than awaited: a coroutine less for every call.
+        return self._call(method, params, None, timeout, None, after)
+
+    def ask(
+        self,
+        method: str,
+        params: Any,
+        decode: Callable[[Raw], T],
+        *,
+        timeout: float | None = None,
+        explain: Callable[[RemoteError], Exception] | None = None,
+    ) -> Coroutine[Any, Any, T]:
+        """`call`, and what `decode` makes of the result.
+
+        Raises `InvalidAnswer` where `decode` raises `msgspec.ValidationError`, and what `explain`
+        makes of a refusal in its place.
+        """
+        if self._half_duplex or (self._outbox.crowded and self._outbox.is_full):
+            return self._call_later(method, params, decode, timeout, explain, None)
+        return self._call(method, params, decode, timeout, explain, None)
+
+    async def _call_later(
+        self,
+        method: str,
+        params: Any,
+        decode: Callable[[Raw], Any] | None,
+        timeout: float | None,
+        explain: Callable[[RemoteError], Exception] | None,
+        after: HandlerLane[Any] | None,
+    ) -> Any:
+        """A call that may have to wait before it is sent, which counts against its timeout."""
+        loop = asyncio.get_running_loop()
+        give_up_at = None if timeout is None else loop.time() + timeout
+        half_duplex = self._half_duplex
+        try:
+            async with asyncio.timeout_at(give_up_at):
+                if self._outbox.is_full:
+                    await self.drain()
+                if half_duplex:
+                    await self._turn.acquire()
+        except TimeoutError:
+            assert timeout is not None
+            error = CallTimeout(method, timeout)
+            error.may_have_run = False
+            raise error from None
+        try:
+            left = None if give_up_at is None else give_up_at - loop.time()
+            return await self._call(method, params, decode, timeout, explain, after, left=left)
+        finally:
+            if half_duplex:
+                self._turn.release()
+
+    async def _call(
+        self,
+        method: str,
+        params: Any,
+        decode: Callable[[Raw], Any] | None,
+        timeout: float | None,
+        explain: Callable[[RemoteError], Exception] | None,
+        after: HandlerLane[Any] | None,
+        *,
+        left: float | None = None,
+    ) -> Any:
+        # `begin` written out: every call comes this way.
+        if self._failure is not None:
+            raise self._failure.fresh()
+        call: Call
+        waiting: Awaitable[Raw]
+        # A handler that waited for its own lane would wait for itself, and no timeout would help.
+        if after is not None and not after.is_handling_here():
+            future: asyncio.Future[Raw] = asyncio.Future(loop=self._loop)
+            call = Call(method, self._forget, Behind(future, after).settle)
+            waiting = future
+        elif self._peer.waits:
+            # Where many wait at once answers hardly ever come alone, and a future is cheaper.
+            waiting = future = asyncio.Future(loop=self._loop)
+            call = Call(method, self._forget, None, future)
+        else:
+            call = waiting = Awaited(method, self._forget, loop=self._loop)
+        call.id, line = self._peer.request(method, call, params)
+        if self._trace is not None:
+            self._trace.record(self.name, "send", line)
+        self._outbox.put(line)
+        if timeout is not None:
+            self._deadlines.add(call, timeout, left=left)
+        try:
+            if consuming.get() is not self.flow:
+                raw = await waiting
+            else:
+                raw = await self._wait_in_handler(waiting)
+            return raw if decode is None else decode(raw)
+        except asyncio.CancelledError:
+            call.give_up(ConnectionClosed("the caller was cancelled"))
+            raise
+        except RemoteError as error:
+            if explain is None:
+                raise
+            explained = explain(error)
+            if explained is error:
+                raise
+            raise explained from error
+        except ValidationError as error:
+            raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
+
+    async def _wait_in_handler(self, waiting: Awaitable[Raw]) -> Raw:
+        """Wait for an answer where a handler of a queued message waits for us: reading must go on,
+        see `lanes`."""
+        self.flow.calling += 1
+        try:
+            self.flow.evaluate()
+            return await waiting
+        finally:
+            self.flow.calling -= 1
+
+    def _forget(self, call: Call) -> None:
+        """A call was given up: drop its answer should it come, and tell the other side."""
+        if self._failure is not None:
+            return
+        self._peer.abandon(call.id)
+        if self.settings.cancel_notice is not None:
+            try:
+                self.post(*self.settings.cancel_notice(call.id))
+            except Exception:
+                # Whoever gives up must not be kept waiting by a notice that cannot be sent.
+                log.exception("%s: %s could not be called off", self.name, call.method)

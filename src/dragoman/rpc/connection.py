@@ -1,10 +1,9 @@
 """A wire peer on a stream: the only pump of the project.
 
-Owns the sending of calls, the order of what comes in, and the end of a connection; what a call is
-once it is sent is in `calls`, and the answers to requests of theirs are in `responder`. It does not
-know a method's name: a `Handlers` object, made by whoever does, is asked about everything that
-comes in. Order: what the other side sends is handed over in the order of the wire, and an answer
-after everything that came before it.
+Owns the order of what comes in, notifications, and the end of a connection; requests of ours are in
+`calls`, and the answers to requests of theirs are in `responder`. It does not know a method's name:
+a `Handlers` object is asked about everything that comes in. Order: what the other side sends is
+handed over in the order of the wire, and an answer after everything that came before it.
 """
 
 from __future__ import annotations
@@ -12,37 +11,34 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from msgspec import UNSET, Raw, ValidationError
+from msgspec import UNSET
 
 from dragoman.errors import (
     CallError,
-    CallTimeout,
     ConnectionClosed,
     ConnectionLost,
     InvalidAnswer,
     LineTooLong,
     MessageTooLong,
     Overflow,
-    RemoteError,
     UsageError,
 )
 from dragoman.rpc import boundary
-from dragoman.rpc.awaited import Awaited
-from dragoman.rpc.calls import FOREIGN, Behind, Call, Deadlines, Settle
-from dragoman.rpc.handlers import Handlers, Ignore
-from dragoman.rpc.lanes import Flow, HandlerLane, consuming
+from dragoman.rpc.calls import FOREIGN, Awaited, Call, Deadlines, Requester
+from dragoman.rpc.lanes import Flow, Limits
 from dragoman.rpc.outbox import Outbox
-from dragoman.rpc.responder import Responder
-from dragoman.rpc.settings import ConnectionSettings
+from dragoman.rpc.responder import Handlers, Ignore, Responder
 from dragoman.rpc.standby import start_for
 from dragoman.rpc.tasks import TaskOwner, cancel_soon, finish
-from dragoman.rpc.trace import Trace, from_environment
 from dragoman.transports.base import READ_SIZE, Stream
-from dragoman.wire.messages import Notification, Request
+from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
+from dragoman.wire.messages import Id, Notification, Request, Reserved
 from dragoman.wire.peer import (
     End,
     Event,
@@ -56,14 +52,34 @@ from dragoman.wire.peer import (
     Stray,
 )
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from dragoman.rpc.trace import Trace
 
 log: Final = logging.getLogger("dragoman.rpc")
+
+TRACE_VARIABLE: Final = "DRAGOMAN_TRACE"
+"""The environment variable that names the file for a trace of every connection (`trace`)."""
 
 _numbers = itertools.count(1)
 
 
-class Connection(Responder):
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """What a dialect or a user may want different on one connection."""
+
+    jsonrpc: bool = True
+    """Whether the constant `jsonrpc` member is sent."""
+    half_duplex: bool = False
+    """One call at a time; others wait for their turn."""
+    max_line_size: int = DEFAULT_MAX_LINE_SIZE
+    limits: Limits = field(default_factory=Limits)
+    cancel_notice: Callable[[Id], tuple[str, Any]] | None = None
+    """The notification by which a call that we gave up is called off, if the dialect has one."""
+    reserved: Reserved | None = None
+    """A text that the dialect's values may not leave on the wire."""
+
+
+class Connection(Requester, Responder):
     """One conversation over one stream, for use as ``async with``.
 
     Ends by itself when the stream does; `failure` then says why, and every call that waits gets a
@@ -118,7 +134,7 @@ class Connection(Responder):
         self.flow = Flow(stream.pause_reading, stream.resume_reading, self.settings.limits)
         self._handlers.attach(self)
         # Opened last: whatever fails above would leave it open.
-        self._trace = from_environment() if trace is None else (trace or None)
+        self._trace = _trace_of_environment() if trace is None else (trace or None)
         self._owns_trace = trace is None
 
     # -- life
@@ -189,161 +205,6 @@ class Connection(Responder):
         self._handlers = handlers
 
     # -- what we send
-
-    def begin(
-        self,
-        method: str,
-        params: Any = UNSET,
-        *,
-        settle: Settle,
-        timeout: float | None = None,
-    ) -> Call:
-        """Send a request; `settle` is called once with its end, in wire order.
-
-        The primitive under `call`: nothing waits here, not even for a full buffer.
-        """
-        if self._failure is not None:
-            raise self._failure.fresh()
-        call = Call(method, self._forget, settle)
-        call.id, line = self._peer.request(method, call, params)
-        if self._trace is not None:
-            self._trace.record(self.name, "send", line)
-        self._outbox.put(line)
-        if timeout is not None:
-            self._deadlines.add(call, timeout)
-        return call
-
-    def call(
-        self,
-        method: str,
-        params: Any = UNSET,
-        *,
-        timeout: float | None = None,
-        after: HandlerLane[Any] | None = None,
-    ) -> Coroutine[Any, Any, Raw]:
-        """Send a request and wait for its raw result.
-
-        With `after`, the result is also held back until that lane has handled everything that
-        came before it (but not from a handler of that lane, which is what it would wait for).
-
-        Raises `RemoteError` if the other side refuses, `CallTimeout`, or the `ConnectionLost` that
-        ended the connection meanwhile. If the caller is cancelled the call is given up.
-        """
-        if self._half_duplex or (self._outbox.crowded and self._outbox.is_full):
-            return self._call_later(method, params, None, timeout, None, after)
-        # Handed on rather than awaited: a coroutine less for every call.
-        return self._call(method, params, None, timeout, None, after)
-
-    def ask(
-        self,
-        method: str,
-        params: Any,
-        decode: Callable[[Raw], T],
-        *,
-        timeout: float | None = None,
-        explain: Callable[[RemoteError], Exception] | None = None,
-    ) -> Coroutine[Any, Any, T]:
-        """`call`, and what `decode` makes of the result.
-
-        Raises `InvalidAnswer` where `decode` raises `msgspec.ValidationError`, and what `explain`
-        makes of a refusal in its place.
-        """
-        if self._half_duplex or (self._outbox.crowded and self._outbox.is_full):
-            return self._call_later(method, params, decode, timeout, explain, None)
-        return self._call(method, params, decode, timeout, explain, None)
-
-    async def _call_later(
-        self,
-        method: str,
-        params: Any,
-        decode: Callable[[Raw], Any] | None,
-        timeout: float | None,
-        explain: Callable[[RemoteError], Exception] | None,
-        after: HandlerLane[Any] | None,
-    ) -> Any:
-        """A call that may have to wait before it is sent, which counts against its timeout."""
-        loop = asyncio.get_running_loop()
-        give_up_at = None if timeout is None else loop.time() + timeout
-        half_duplex = self._half_duplex
-        try:
-            async with asyncio.timeout_at(give_up_at):
-                if self._outbox.is_full:
-                    await self.drain()
-                if half_duplex:
-                    await self._turn.acquire()
-        except TimeoutError:
-            assert timeout is not None
-            error = CallTimeout(method, timeout)
-            error.may_have_run = False
-            raise error from None
-        try:
-            left = None if give_up_at is None else give_up_at - loop.time()
-            return await self._call(method, params, decode, timeout, explain, after, left=left)
-        finally:
-            if half_duplex:
-                self._turn.release()
-
-    async def _call(
-        self,
-        method: str,
-        params: Any,
-        decode: Callable[[Raw], Any] | None,
-        timeout: float | None,
-        explain: Callable[[RemoteError], Exception] | None,
-        after: HandlerLane[Any] | None,
-        *,
-        left: float | None = None,
-    ) -> Any:
-        # `begin` written out: every call comes this way.
-        if self._failure is not None:
-            raise self._failure.fresh()
-        call: Call
-        waiting: Awaitable[Raw]
-        # A handler that waited for its own lane would wait for itself, and no timeout would help.
-        if after is not None and not after.is_handling_here():
-            future: asyncio.Future[Raw] = asyncio.Future(loop=self._loop)
-            call = Call(method, self._forget, Behind(future, after).settle)
-            waiting = future
-        elif self._peer.waits:
-            # Where many wait at once answers hardly ever come alone, and a future is cheaper.
-            waiting = future = asyncio.Future(loop=self._loop)
-            call = Call(method, self._forget, None, future)
-        else:
-            call = waiting = Awaited(method, self._forget, loop=self._loop)
-        call.id, line = self._peer.request(method, call, params)
-        if self._trace is not None:
-            self._trace.record(self.name, "send", line)
-        self._outbox.put(line)
-        if timeout is not None:
-            self._deadlines.add(call, timeout, left=left)
-        try:
-            if consuming.get() is not self.flow:
-                raw = await waiting
-            else:
-                raw = await self._wait_in_handler(waiting)
-            return raw if decode is None else decode(raw)
-        except asyncio.CancelledError:
-            call.give_up(ConnectionClosed("the caller was cancelled"))
-            raise
-        except RemoteError as error:
-            if explain is None:
-                raise
-            explained = explain(error)
-            if explained is error:
-                raise
-            raise explained from error
-        except ValidationError as error:
-            raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
-
-    async def _wait_in_handler(self, waiting: Awaitable[Raw]) -> Raw:
-        """Wait for an answer where a handler of a queued message waits for us: reading must go on,
-        see `lanes`."""
-        self.flow.calling += 1
-        try:
-            self.flow.evaluate()
-            return await waiting
-        finally:
-            self.flow.calling -= 1
 
     @property
     def is_full(self) -> bool:
@@ -556,18 +417,6 @@ class Connection(Responder):
             self._trace.record(self.name, "send", line)
         self._outbox.put(line)
 
-    def _forget(self, call: Call) -> None:
-        """A call was given up: drop its answer should it come, and tell the other side."""
-        if self._failure is not None:
-            return
-        self._peer.abandon(call.id)
-        if self.settings.cancel_notice is not None:
-            try:
-                self.post(*self.settings.cancel_notice(call.id))
-            except Exception:
-                # Whoever gives up must not be kept waiting by a notice that cannot be sent.
-                log.exception("%s: %s could not be called off", self.name, call.method)
-
     def fail(self, failure: ConnectionLost) -> None:
         """End the connection: settle every call that waits. Only the first reason counts."""
         if self._failure is not None:
@@ -597,3 +446,12 @@ class Connection(Responder):
             # The stream itself is still open, and nothing sensible can come from it any more.
             self._stream.pause_reading()
             self.tasks.start(self._stream.aclose(), "close the stream")
+
+
+def _trace_of_environment() -> Trace | None:
+    if not os.environ.get(TRACE_VARIABLE):
+        return None
+    # Not at the top: a program without a trace does not load it.
+    from dragoman.rpc.trace import from_environment
+
+    return from_environment()

@@ -14,9 +14,8 @@ from msgspec import UNSET
 
 from dragoman.errors import ConnectionLost
 from dragoman.rpc.calls import Call
-from dragoman.rpc.connection import Connection
+from dragoman.rpc.connection import Connection, ConnectionSettings
 from dragoman.rpc.outbox import FLUSH_SIZE, Outbox
-from dragoman.rpc.settings import ConnectionSettings
 from dragoman.transports.base import HIGH_WATER_SIZE
 from dragoman.transports.memory import LineStream, line_pair
 from dragoman.wire.messages import Notification

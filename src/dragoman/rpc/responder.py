@@ -1,7 +1,8 @@
 """Answer inbound requests: run their handlers and send exactly one response for each.
 
 Tracks the handler tasks, limits how many requests are open at once, and turns results and errors
-into responses. Base class of `connection.Connection`.
+into responses. Base class of `connection.Connection`. `Handlers` is the interface to the code that
+knows the methods; its usual implementation, from tables, is in `router`.
 """
 
 from __future__ import annotations
@@ -12,21 +13,22 @@ import enum
 import logging
 from collections.abc import Coroutine
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dragoman.errors import ConnectionLost, MessageTooLong, Overflow
 from dragoman.rpc import boundary
 from dragoman.rpc.calls import FOREIGN, Call
 from dragoman.rpc.tasks import TaskOwner, cancel_soon, was_cancelled
 from dragoman.wire import codes
-from dragoman.wire.messages import Id, Request
+from dragoman.wire.messages import Id, Notification, Request
 from dragoman.wire.peer import Noise, PeerState, Stray
 
 if TYPE_CHECKING:
-    from dragoman.rpc.handlers import Handlers
+    from dragoman.rpc.connection import Connection
     from dragoman.rpc.outbox import Outbox
     from dragoman.rpc.standby import OrdinaryStart
     from dragoman.rpc.trace import Trace
+
 
 log: Final = logging.getLogger("dragoman.rpc")
 
@@ -36,6 +38,43 @@ MAX_INBOUND: Final = 4096
 MAX_INBOUND_SIZE: Final = 64 * 1024 * 1024
 """Bytes of the requests handled at once above which the next is refused too: each keeps its line
 until it is answered, and a handler may take its time."""
+
+
+class Handlers(Protocol):
+    """What the owner of a connection makes of what comes in.
+
+    All methods are called by the pump, in wire order, and must not block.
+    """
+
+    def attach(self, connection: Connection) -> None:
+        """Called once, before anything else, with the connection that is being served."""
+
+    def request(self, request: Request) -> Any:
+        """Answer a request: return the result, or a coroutine that will. Raise to refuse. Whoever
+        returns `LATER` answers by `Connection.answer` or `Connection.refuse`."""
+
+    def notification(self, notification: Notification) -> None:
+        """Take note."""
+
+    def noise(self, noise: Noise | Stray) -> None:
+        """Something came that is no message, an answer that fits no question, a second request
+        with an id that is still open, or one too many at once."""
+
+
+class Ignore:
+    """Handlers that know no method: requests are refused, the rest is dropped."""
+
+    def attach(self, connection: Connection) -> None:
+        pass
+
+    def request(self, request: Request) -> Any:
+        raise boundary.method_not_found(request.method)
+
+    def notification(self, notification: Notification) -> None:
+        pass
+
+    def noise(self, noise: Noise | Stray) -> None:
+        pass
 
 
 class Later(enum.Enum):

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from dragoman.rpc.connection import TRACE_VARIABLE
 from dragoman.wire.peer import Event, Overrun, Repeated
 
 if TYPE_CHECKING:
     from dragoman.redaction.redactor import Redactor
 
 log: Final = logging.getLogger("dragoman.rpc")
-
-VARIABLE: Final = "DRAGOMAN_TRACE"
 
 _redactor: Redactor | None = None
 
@@ -104,7 +103,7 @@ class Trace:
 
 def from_environment() -> Trace | None:
     """The trace that the environment asks for, if it does."""
-    path = os.environ.get(VARIABLE)
+    path = os.environ.get(TRACE_VARIABLE)
     if not path:
         return None
     try:

@@ -42,7 +42,7 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.events import fold, model
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 from dragoman.events.parts import Block, Capabilities, Failure, Link, PeerInfo, Resource, Text
 from dragoman.events.view import View
 from dragoman.events.words import Outcome

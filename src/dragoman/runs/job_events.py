@@ -30,8 +30,7 @@ from dragoman.errors import (
     RemoteError,
     UsageError,
 )
-from dragoman.events.envelope import EventEnvelope
-from dragoman.events.model import Event, Source
+from dragoman.events.model import Event, EventEnvelope, Source
 from dragoman.gateway.relay import HERE, Upstream
 from dragoman.rpc import Lane
 from dragoman.runs.jobs import LOOK_INTERVAL, address_of, find_job, updated

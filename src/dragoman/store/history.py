@@ -16,7 +16,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import codec, content, translate, updates
 from dragoman.errors import UnknownSession
 from dragoman.events import model, parts
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 from dragoman.events.words import ErrorKind, Outcome
 from dragoman.store.records import Gap, JobRecord, counted
 from dragoman.store.sessions import missing

@@ -20,7 +20,7 @@ from dragoman.cli.run_plan import RunOptions
 from dragoman.errors import UsageError
 from dragoman.redaction.redactor import Redactor
 from dragoman.rpc import trace
-from dragoman.rpc.trace import VARIABLE
+from dragoman.rpc.connection import TRACE_VARIABLE
 from tests.unit.cli.calling import Shell
 
 
@@ -28,7 +28,7 @@ from tests.unit.cli.calling import Shell
 def place(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     log = logging.getLogger("dragoman")
     before = (log.handlers[:], log.level, log.propagate)
-    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.setenv(TRACE_VARIABLE, "")
     yield
     log.handlers[:], log.level, log.propagate = before
     trace.redact_with(Redactor())
@@ -62,7 +62,7 @@ def test_formats_that_contradict_each_other_are_an_error() -> None:
 
 def test_a_trace_goes_to_the_file_whatever_folder_the_agent_works_in(tmp_path: Path) -> None:
     prepare(wishes(), Path("wire.log"))
-    assert os.environ[VARIABLE] == str(Path.cwd() / "wire.log")
+    assert os.environ[TRACE_VARIABLE] == str(Path.cwd() / "wire.log")
 
 
 def test_values_of_credentials_are_in_no_trace(

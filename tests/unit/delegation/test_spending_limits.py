@@ -10,8 +10,7 @@ import pytest
 from dragoman.client.budgets import Budgets
 from dragoman.config.schema import DelegationLimits
 from dragoman.delegation.spending_limits import TurnLimits, has_daily, over_budget, tightened
-from dragoman.events.envelope import EventEnvelope
-from dragoman.events.model import Event, Source, TurnStarted, UsageReported
+from dragoman.events.model import Event, EventEnvelope, Source, TurnStarted, UsageReported
 from dragoman.events.parts import Cost, Usage
 from dragoman.store.ledger import Spent
 

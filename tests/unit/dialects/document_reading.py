@@ -15,8 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.dialects.legacy.base import ClientEnd
-from dragoman.events.envelope import EventEnvelope
-from dragoman.events.model import Event, Source
+from dragoman.events.model import Event, EventEnvelope, Source
 from tests.fixtures.documents import Example
 
 

@@ -6,7 +6,7 @@ import itertools
 from typing import Any, TypeVar
 
 from dragoman.events import model
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 
 E = TypeVar("E", bound=model.Base)
 

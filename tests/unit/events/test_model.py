@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, get_args
 
 import msgspec
 import pytest
 
 from dragoman.events import model
+from dragoman.events.model import EventEnvelope
 from tests.unit.events.sayings import SOURCE, make
 
 KINDS: tuple[Any, ...] = get_args(model.Event)
@@ -46,3 +48,17 @@ def test_the_raw_message_is_kept_byte_for_byte_through_storage() -> None:
     event = model.Unknown(SOURCE, 1, None, None, "x", b'{"odd":\xff}', False)
     again = msgspec.json.decode(msgspec.json.encode(event), type=model.Event)
     assert again.raw == event.raw
+
+
+def test_places_of_one_connection_count_together() -> None:
+    numbers = itertools.count(1)
+    one, two = EventEnvelope(SOURCE, numbers, "a"), EventEnvelope(SOURCE, numbers, "b")
+    seqs = [place.base("x", None)[1] for place in (one, two, one)]
+    assert seqs == [1, 2, 3]
+
+
+def test_the_envelope_has_the_session_the_turn_and_the_message() -> None:
+    place = EventEnvelope(SOURCE, itertools.count(7), "s")
+    place.turn = "t"
+    place.replay = True
+    assert place.base("method", b"{}") == (SOURCE, 7, "s", "t", "method", b"{}", True)

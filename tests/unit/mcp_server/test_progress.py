@@ -9,7 +9,7 @@ import pytest
 from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.delegation.routing import Candidate
 from dragoman.events import model
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 from dragoman.events.parts import PlanEntry
 from dragoman.events.words import Outcome, PlanStatus, Role, ToolStatus
 from dragoman.mcp_server import progress as told

@@ -14,7 +14,8 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from dragoman.errors import ConnectionClosed, ConnectionLost
-from dragoman.rpc import Connection, ConnectionSettings, End, Handlers, Trace
+from dragoman.rpc import Connection, ConnectionSettings, End, Handlers
+from dragoman.rpc.trace import Trace
 from dragoman.transports.base import HIGH_WATER_SIZE, Receiver, Stream
 from dragoman.transports.memory import MemoryStream, memory_pair
 from dragoman.wire.messages import Notification, Request

@@ -27,12 +27,13 @@ from dragoman.errors import (
     RemoteError,
     UsageError,
 )
-from dragoman.rpc import Connection, ConnectionSettings, End, Router
+from dragoman.rpc import Connection, ConnectionSettings, End, Limits, Router
 from dragoman.rpc import outbox as outbox_module
 from dragoman.rpc import tasks as tasks_module
 from dragoman.transports.base import HIGH_WATER_SIZE
 from dragoman.transports.memory import memory_pair
 from dragoman.wire import codes
+from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import Notification, Request
 from dragoman.wire.peer import Noise, Stray
 from tests.aio import aio
@@ -662,3 +663,13 @@ async def test_what_comes_can_be_handed_to_somebody_else() -> None:
         other.say({"method": "two"}, {"id": 1, "method": "ask"})
         assert (await other.next())["result"] == "second"
         assert (first.told, second.told) == (["one"], ["two"])
+
+
+def test_by_default_both_ends_talk_at_once_in_standard_messages() -> None:
+    settings = ConnectionSettings()
+    assert settings.jsonrpc
+    assert not settings.half_duplex
+    assert settings.max_line_size == DEFAULT_MAX_LINE_SIZE == 16 * 1024 * 1024
+    assert settings.limits == Limits()
+    assert settings.cancel_notice is None
+    assert settings.reserved is None

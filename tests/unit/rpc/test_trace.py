@@ -13,9 +13,10 @@ import pytest
 
 from dragoman.redaction.names import REDACTED
 from dragoman.redaction.redactor import Redactor
-from dragoman.rpc import ConnectionSettings, Router, Trace
+from dragoman.rpc import ConnectionSettings, Router
 from dragoman.rpc import trace as trace_module
-from dragoman.rpc.trace import VARIABLE, from_environment, redact_with
+from dragoman.rpc.connection import TRACE_VARIABLE
+from dragoman.rpc.trace import Trace, from_environment, redact_with
 from tests.aio import aio
 from tests.unit.rpc.other_side import talk, turns
 
@@ -82,7 +83,7 @@ async def test_the_environment_turns_a_trace_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "trace"
-    monkeypatch.setenv(VARIABLE, str(path))
+    monkeypatch.setenv(TRACE_VARIABLE, str(path))
     before = descriptors()
     async with talk(Router()) as (connection, other):
         connection.post("hello")
@@ -107,9 +108,9 @@ async def test_without_the_variable_there_is_no_trace(
 
     monkeypatch.setattr(trace_module, "Trace", refuse)
     if value is None:
-        monkeypatch.delenv(VARIABLE, raising=False)
+        monkeypatch.delenv(TRACE_VARIABLE, raising=False)
     else:
-        monkeypatch.setenv(VARIABLE, value)
+        monkeypatch.setenv(TRACE_VARIABLE, value)
     async with talk(Router()) as (connection, other):
         connection.post("hello")
         await other.next()
@@ -118,7 +119,7 @@ async def test_without_the_variable_there_is_no_trace(
 def test_a_trace_that_cannot_be_opened_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    monkeypatch.setenv(TRACE_VARIABLE, str(tmp_path))
     with caplog.at_level(logging.WARNING, logger="dragoman.rpc"):
         assert from_environment() is None
     assert "no trace is written" in caplog.text
@@ -129,7 +130,7 @@ def test_a_pipe_that_nobody_reads_does_not_stop_the_program(
 ) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    monkeypatch.setenv(VARIABLE, str(path))
+    monkeypatch.setenv(TRACE_VARIABLE, str(path))
     assert from_environment() is None
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:

@@ -31,8 +31,7 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.events import model
-from dragoman.events.envelope import EventEnvelope
-from dragoman.events.model import Event, MessageDelta
+from dragoman.events.model import Event, EventEnvelope, MessageDelta
 from dragoman.events.parts import Failure, Image, Link, Resource, Text
 from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.policy import Approver, preset

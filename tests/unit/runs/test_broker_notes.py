@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 
 from dragoman.events import model
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 from dragoman.events.words import Outcome
 from dragoman.runs.broker_notes import BrokerNotes
 from dragoman.runs.sessions import LIVE, NEW, RESTORED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from dragoman.events import model
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 from dragoman.events.parts import FileChange, Location, PlanEntry, Text
 from dragoman.events.words import ChangeStage, PlanStatus, Role, ToolKind
 from dragoman.runs import conversation_summary as module

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.errors import BrokerError, ProcessExited
 from dragoman.events import model
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 from dragoman.events.words import Outcome, Role
 from dragoman.runs.run_result import RunResult
 

@@ -10,7 +10,7 @@ import msgspec
 from dragoman.dialects.acp.v1 import translate, updates
 from dragoman.dialects.acp.v1.codec import decode
 from dragoman.events import model, parts
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.store import JobRecord, SessionEventsWriter, SessionRecord, Store, StoreWriter
 from tests.aio import aio

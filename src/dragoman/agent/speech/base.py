@@ -21,8 +21,7 @@ from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.methods import Method
 from dragoman.dialects.legacy.base import TokenUsage
 from dragoman.errors import RemoteError, Unsupported
-from dragoman.events.envelope import EventEnvelope
-from dragoman.events.model import Event, MessageDelta, Source
+from dragoman.events.model import Event, EventEnvelope, MessageDelta, Source
 from dragoman.events.parts import Block
 from dragoman.events.words import Role
 from dragoman.rpc import boundary

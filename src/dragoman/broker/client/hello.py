@@ -20,7 +20,7 @@ from dragoman.errors import (
     InvalidAnswer,
 )
 from dragoman.rpc import Connection, ConnectionSettings, End
-from dragoman.rpc.handlers import Ignore
+from dragoman.rpc.responder import Ignore
 from dragoman.transports.base import Stream
 from dragoman.transports.sockets import connect_unix
 from dragoman.wire.messages import UNDECODABLE

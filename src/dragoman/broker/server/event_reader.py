@@ -19,7 +19,7 @@ from msgspec import Raw
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 from dragoman.gateway.acp_filter import Unannounced
 from dragoman.gateway.relay import UPDATE, session_of
 from dragoman.rpc import Connection

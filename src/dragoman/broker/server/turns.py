@@ -34,7 +34,7 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.events import model
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 from dragoman.events.parts import Cost, Usage
 from dragoman.gateway import prompt_responses
 

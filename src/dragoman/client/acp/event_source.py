@@ -21,7 +21,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import CallError, ConnectionLost, ProcessExited
 from dragoman.events import model
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 from dragoman.events.parts import PeerInfo
 from dragoman.rpc import Call
 from dragoman.wire import messages

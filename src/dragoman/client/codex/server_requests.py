@@ -24,7 +24,7 @@ from dragoman.dialects.codex import shapes
 from dragoman.dialects.codex.items import UNREADABLE
 from dragoman.errors import UsageError
 from dragoman.events import model
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 from dragoman.rpc import boundary
 from dragoman.wire.messages import Request
 

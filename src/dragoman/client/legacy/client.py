@@ -36,7 +36,7 @@ from dragoman.errors import (
     RemoteError,
 )
 from dragoman.events import model
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 from dragoman.rpc import Call, Connection, ConnectionSettings, End
 from dragoman.transports.base import Stream
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE

@@ -41,7 +41,7 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.events import model
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 from dragoman.events.parts import Block
 from dragoman.rpc.tasks import finish
 

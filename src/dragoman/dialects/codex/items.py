@@ -14,8 +14,7 @@ from msgspec import UNSET, Raw
 
 from dragoman.dialects.codex import shapes
 from dragoman.events import model, parts, words
-from dragoman.events.envelope import EventEnvelope
-from dragoman.events.model import Event
+from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, FileOp, Role, ToolKind, ToolStatus
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

@@ -15,8 +15,7 @@ from msgspec import Raw
 
 from dragoman.dialects.codex import failures, items, shapes
 from dragoman.events import model, parts, words
-from dragoman.events.envelope import EventEnvelope
-from dragoman.events.model import Event
+from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, Outcome, Role
 
 DIALECT: Final = "codex"

@@ -16,11 +16,11 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from dragoman.events import words
-from dragoman.events.envelope import EventEnvelope
 from dragoman.events.losses import Loss, Part
 from dragoman.events.model import (
     ErrorReported,
     Event,
+    EventEnvelope,
     FilesChanged,
     MessageDelta,
     PlanSet,

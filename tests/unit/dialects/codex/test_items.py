@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw
 
 from dragoman.dialects.codex import items, shapes
 from dragoman.events import model, parts
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 from dragoman.events.words import ChangeStage, FileOp, Role, ToolKind, ToolStatus
 
 

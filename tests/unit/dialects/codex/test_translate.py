@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw
 
 from dragoman.dialects.codex import shapes, translate
 from dragoman.events import model, parts
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 from dragoman.events.words import ChangeStage, ErrorKind, Outcome, PlanStatus, Role, TurnPhase
 from tests.amounts import SOME
 

@@ -11,7 +11,7 @@ from msgspec import Raw
 from dragoman.client.legacy import DIALECTS, DocumentOptions
 from dragoman.dialects.legacy import base, chained, keyed, oneshot, tagged, threads
 from dragoman.events import model
-from dragoman.events.envelope import EventEnvelope
+from dragoman.events.model import EventEnvelope
 from dragoman.events.parts import FileChange, Text
 from dragoman.events.words import ChangeStage, ErrorKind, Outcome, Role, ToolStatus, TurnPhase
 from tests.unit.dialects.document_reading import Places, opening, tell_raw

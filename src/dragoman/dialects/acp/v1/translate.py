@@ -22,9 +22,8 @@ from dragoman.dialects.acp.v1 import (
     updates,
 )
 from dragoman.events import model, parts, words
-from dragoman.events.envelope import EventEnvelope
 from dragoman.events.losses import Loss, Part
-from dragoman.events.model import Event
+from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, Role
 
 DIALECT: Final = "acp"

@@ -17,9 +17,8 @@ from dragoman.dialects.legacy.base import Message, PlaceOf, SessionOptions
 from dragoman.dialects.legacy.keyed import shapes
 from dragoman.errors import ProtocolMismatch, Unsupported
 from dragoman.events import model, parts, words
-from dragoman.events.envelope import EventEnvelope
 from dragoman.events.losses import Loss, Part
-from dragoman.events.model import Event
+from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, FileOp, PermissionKind, Role, ToolStatus
 
 DIALECT: Final = "keyed"
