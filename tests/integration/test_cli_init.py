@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dragoman.catalogue.card import MeasuredFacts
-from dragoman.catalogue.card_store import CARDS, CardStore
+from dragoman.catalogue.card import CARDS, CardStore, MeasuredFacts
 from dragoman.catalogue.launch import current_platform
 from tests.integration.cli_shell import TIMEOUT, Cli, Done, cli_in
 from tests.integration.delegated_peers import add_peer

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.catalogue.card import Card
-from dragoman.catalogue.card_store import CARDS, CardStore
+from dragoman.catalogue.card import CARDS, Card, CardStore
 from dragoman.testing.storyteller import Crash, Fail, Say, SetPlan, Story, Think, command
 from tests.integration.cli_shell import AGENT, TIMEOUT, Cli, cli_in
 

@@ -12,8 +12,7 @@ from typing import Any
 import acp as sdk
 import pytest
 
-from dragoman.catalogue.card import Card, MeasuredFacts
-from dragoman.catalogue.card_store import CARDS, CardStore
+from dragoman.catalogue.card import CARDS, Card, CardStore, MeasuredFacts
 from dragoman.store.ledger.ledger import Ledger, ledger_path
 from tests.aio import aio
 from tests.integration.cli_shell import TIMEOUT, Cli, Done, cli_in, warm_cli

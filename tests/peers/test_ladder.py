@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.catalogue.card import MeasuredFacts, RungResult, RungVerdict
-from dragoman.catalogue.card_store import CARDS, CardStore
+from dragoman.catalogue.card import CARDS, CardStore, MeasuredFacts, RungResult, RungVerdict
 from dragoman.catalogue.launch import resolve, with_env
 from dragoman.config import find_paths
 from dragoman.testing.fake_model import FakeModel

@@ -24,8 +24,7 @@ from msgspec import Struct
 
 from dragoman.cli.exit_codes import ExitCode
 from dragoman.cli.output.escape import neutral
-from dragoman.cli.output.hold_output import held
-from dragoman.cli.output.terminal import drop_typed, put_question
+from dragoman.cli.output.terminal import drop_typed, held, put_question
 
 LAST_INTERRUPT: Final = 3
 """The Ctrl-C that waits for nobody: the first is polite, the second closes the agent."""

@@ -105,7 +105,7 @@ class PromptSession(RunListener):
     def connected(self, peer: Peer) -> None:
         if self.plan.cards is None:
             return
-        from dragoman.catalogue.card_store import CardStore
+        from dragoman.catalogue.card import CardStore
 
         outdated = CardStore(self.plan.cards).outdated(self.plan.name, peer.info.version)
         if outdated is not None:

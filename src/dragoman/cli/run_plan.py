@@ -144,7 +144,7 @@ def _short(path: Path) -> str:
 def plan_of(options: RunOptions) -> RunPlan:
     """The plan that the options and the configuration make together."""
     from dragoman.catalogue import load_catalogue
-    from dragoman.catalogue.card_store import CARDS
+    from dragoman.catalogue.card import CARDS
     from dragoman.catalogue.enforcement import NOT_ENFORCED, enforce
     from dragoman.config import find_paths, load_config
     from dragoman.policy import allows_everything
@@ -232,7 +232,7 @@ def _ttl(options: RunOptions, config: Config) -> float | None:
 
 def _card(way: LaunchSpec, paths: Paths) -> Card | None:
     """What was measured of the agent last, if it is a peer of ours."""
-    from dragoman.catalogue.card_store import CARDS, CardStore
+    from dragoman.catalogue.card import CARDS, CardStore
 
     return None if way.descriptor is None else CardStore(paths.data / CARDS).latest(way.name)
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dragoman.catalogue import Descriptor
-from dragoman.catalogue.card import Card, to_know
-from dragoman.catalogue.card_store import CardStore
+from dragoman.catalogue.card import Card, CardStore, to_know
 from dragoman.catalogue.enforcement import NOT_ENFORCED, gap
 from dragoman.catalogue.launch import LaunchSpec, current_platform, resolve, with_env
 from dragoman.catalogue.roles import is_generalist

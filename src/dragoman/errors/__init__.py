@@ -104,12 +104,19 @@ from dragoman.errors.connections import (
     RemoteError,
     SpawnError,
 )
-from dragoman.errors.persistence import (
+from dragoman.errors.services import (
+    ArgumentInvalid,
     BrokerBusy,
     BrokerError,
     BrokerUnavailable,
+    FileFailed,
+    FileMissing,
     FilterFailed,
     IsolationFailed,
+    NotPermitted,
+    NotText,
+    PathRefused,
+    ServiceError,
     StoreBusy,
     StoreConflict,
     StoreCorrupt,
@@ -117,15 +124,6 @@ from dragoman.errors.persistence import (
     StoreFull,
     StoreRefused,
     StoreTooNew,
-)
-from dragoman.errors.services import (
-    ArgumentInvalid,
-    FileFailed,
-    FileMissing,
-    NotPermitted,
-    NotText,
-    PathRefused,
-    ServiceError,
     TerminalUnknown,
     TooLarge,
     TooManyTerminals,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dragoman.catalogue import Catalogue, load_catalogue
-from dragoman.catalogue.card_store import CARDS, CardStore
+from dragoman.catalogue.card import CARDS, CardStore
 from dragoman.config import Config, Paths, find_paths, load_config
 from dragoman.errors import ConfigInvalid, DragomanError
 

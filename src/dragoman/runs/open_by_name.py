@@ -51,7 +51,7 @@ async def open_named(
     )
     holding: Holding | None = None
     if not is_unrestricted(options.permit):
-        from dragoman.catalogue.card_store import CARDS, CardStore
+        from dragoman.catalogue.card import CARDS, CardStore
 
         enforced = enforce(
             way,

@@ -18,8 +18,7 @@ from typing import Final
 
 from dragoman.catalogue import Descriptor
 from dragoman.catalogue.agent_files import validate
-from dragoman.catalogue.card import to_know
-from dragoman.catalogue.card_store import CardStore
+from dragoman.catalogue.card import CardStore, to_know
 from dragoman.catalogue.launch import LaunchSpec, current_platform, refuse_described, resolve
 from dragoman.catalogue.node_runtime import check_runtime, node_version
 from dragoman.catalogue.versions import installed_version

@@ -16,8 +16,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 import dragoman
-from dragoman.catalogue.card import Card, MeasuredFacts, RungResult, RungVerdict
-from dragoman.catalogue.card_store import CARDS, CardStore
+from dragoman.catalogue.card import CARDS, Card, CardStore, MeasuredFacts, RungResult, RungVerdict
 from dragoman.catalogue.descriptor import Platform
 from dragoman.catalogue.enforcement import made_to_ask
 from dragoman.catalogue.launch import LaunchSpec, current_platform

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.catalogue.card import Card, RungResult, RungVerdict
-from dragoman.catalogue.card_store import CardStore
+from dragoman.catalogue.card import Card, CardStore, RungResult, RungVerdict
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.cli.output import questions, terminal
 from dragoman.setup import add_peer

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.catalogue.card import MeasuredFacts, RungVerdict
-from dragoman.catalogue.card_store import CardStore
+from dragoman.catalogue.card import CardStore, MeasuredFacts, RungVerdict
 from dragoman.delegation.peer_status import PeerStatus, credentials_set, overview, row_of
 from dragoman.errors import UnknownPeer
 from tests.unit.runs.contexts import card_of, place_in, program

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from dragoman.errors import FileMissing, NotPermitted, PathRefused, ServiceError, TooLarge
+from dragoman.errors import (
+    BrokerUnavailable,
+    FileMissing,
+    NotPermitted,
+    PathRefused,
+    ServiceError,
+    StoreBusy,
+    StoreConflict,
+    StoreTooNew,
+    TooLarge,
+)
 
 
 def test_each_names_what_it_is_about() -> None:
@@ -14,3 +24,17 @@ def test_each_names_what_it_is_about() -> None:
 
 def test_they_are_the_peers_fault_unless_they_say_otherwise() -> None:
     assert ServiceError("x").blame == "peer"
+
+
+def test_an_error_of_the_store_names_its_file_and_the_remedy() -> None:
+    error = StoreTooNew("/s/sessions.db", "a newer dragoman wrote it", remedy="upgrade")
+    assert str(error) == "/s/sessions.db: a newer dragoman wrote it; upgrade"
+
+
+def test_only_a_busy_store_is_worth_another_try_and_a_conflict_is_ours() -> None:
+    assert StoreBusy("f", "x").retryable and not StoreTooNew("f", "x").retryable
+    assert (StoreBusy("f", "x").blame, StoreConflict("f", "x").blame) == ("world", "us")
+
+
+def test_a_broker_that_cannot_be_had_is_nobodys_answer() -> None:
+    assert not BrokerUnavailable("no").may_have_run

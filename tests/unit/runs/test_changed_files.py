@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
 
+from dragoman.client.services.worker_thread import Stopped
 from dragoman.runs import changed_files
-from dragoman.runs.changed_files import ChangeWatch
+from dragoman.runs.changed_files import HASHED_FILE_SIZE, ChangeWatch, same, walk
 from dragoman.verify.environment import make_repository
 from tests.aio import aio
 
@@ -45,3 +48,73 @@ async def test_a_file_beyond_what_is_looked_at_is_not_called_new(
     before = await ChangeWatch.take(tmp_path)
     (tmp_path / "a").unlink()
     assert await before.changed() == ("a",)
+
+
+NEVER = threading.Event()
+
+
+def test_every_file_and_link_is_marked_and_nothing_of_git(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "HEAD").touch()
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "c").write_text("x")
+    os.symlink("/etc", tmp_path / "link")
+    marks = walk(tmp_path, NEVER)
+    assert marks.complete
+    assert sorted(marks.files) == ["a/b/c", "link"]
+    assert marks.files["link"].digest == b"/etc"
+
+
+def test_shallow_files_come_first_where_there_are_too_many(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "deep").touch()
+    (tmp_path / "z").touch()
+    marks = walk(tmp_path, NEVER, max_entries=1)
+    assert list(marks.files) == ["z"]
+    assert not marks.complete
+
+
+def test_a_touch_is_no_change_and_a_new_mode_is(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_text("x")
+    before = walk(tmp_path, NEVER).files["f"]
+    os.utime(file, (1, 1))
+    assert same(before, walk(tmp_path, NEVER).files["f"])
+    file.chmod(0o755)
+    assert not same(before, walk(tmp_path, NEVER).files["f"])
+
+
+def test_a_file_too_large_to_read_is_judged_by_its_times(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_bytes(bytes(HASHED_FILE_SIZE + 1))
+    before = walk(tmp_path, NEVER).files["f"]
+    assert before.digest == b""
+    assert same(before, walk(tmp_path, NEVER).files["f"])
+    os.utime(file, (1, 1))
+    assert not same(before, walk(tmp_path, NEVER).files["f"])
+
+
+def test_no_more_is_read_than_was_said(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).write_text("four")
+    marks = walk(tmp_path, NEVER, hashed_size=8)
+    assert [bool(mark.digest) for mark in marks.files.values()] == [True, True, False]
+
+
+def test_a_fifo_does_not_hold_the_walk_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert walk(tmp_path, NEVER).files["pipe"].digest == b""
+
+
+def test_names_limit_the_walk_and_missing_ones_are_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / "b").touch()
+    assert list(walk(tmp_path, NEVER, names=["b", "gone"]).files) == ["b"]
+
+
+def test_a_walk_that_nobody_wants_stops(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(Stopped):
+        walk(tmp_path, stop)

@@ -60,7 +60,7 @@ def test_everything_that_is_wrong_is_collected(tmp_path: Path) -> None:
 
 
 def test_cards_are_looked_for_where_the_ladder_keeps_them(place: RunContext) -> None:
-    from dragoman.catalogue.card_store import CARDS
+    from dragoman.catalogue.card import CARDS
 
     assert place.cards().folder == place.paths.data / CARDS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.catalogue.card_store import CardStore
+from dragoman.catalogue.card import CardStore
 from dragoman.runs.context import RunContext
 from dragoman.setup.doctor import CheckState, Diagnosis, Machine, examine
 from dragoman.setup.stray_processes import Leftover

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dragoman.catalogue.card import Card, MeasuredFacts, RungResult, RungVerdict
-from dragoman.catalogue.card_store import CARDS, CardStore
+from dragoman.catalogue.card import CARDS, Card, CardStore, MeasuredFacts, RungResult, RungVerdict
 from dragoman.catalogue.launch import current_platform
 from dragoman.catalogue.roles import ROLES
 from dragoman.delegation import Delegation

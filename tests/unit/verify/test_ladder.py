@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.catalogue.card import Card, MeasuredFacts, RungResult, RungVerdict
-from dragoman.catalogue.card_store import CardStore
+from dragoman.catalogue.card import Card, CardStore, MeasuredFacts, RungResult, RungVerdict
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.errors import CallTimeout, ProcessExited
 from dragoman.paths import find_paths

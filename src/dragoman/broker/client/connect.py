@@ -324,7 +324,7 @@ async def complete(way: LaunchSpec, spec: BrokerSpec, *, inherit: Iterable[str])
     `inherit` names the variables that the caller hands over. Raises `NotInstalled` if the peer
     cannot run here.
     """
-    from dragoman.catalogue.card_store import CARDS, CardStore
+    from dragoman.catalogue.card import CARDS, CardStore
     from dragoman.catalogue.node_runtime import check_runtime
     from dragoman.config.secrets import handed_values, secret_values
 

@@ -1,6 +1,6 @@
 """Snapshot a workspace and compare two snapshots: the proof of which files an attempt changed.
 
-git hashes all files that are not ignored; `file_states` records ignored files and directories
+git hashes all files that are not ignored; `changed_files` records ignored files and directories
 outside a repository. Commits, branches, index, hooks and configuration are compared too. Nothing in
 the workspace or its repository is written, not even the index.
 """
@@ -25,8 +25,8 @@ from dragoman.errors import SpawnError, UsageError
 from dragoman.events.parts import FileChange
 from dragoman.events.words import FileOp
 from dragoman.rpc.tasks import finish
-from dragoman.runs import file_states, git
-from dragoman.runs.file_states import FileStates
+from dragoman.runs import changed_files, git
+from dragoman.runs.changed_files import FileStates
 from dragoman.runs.git import Repository, find_repository
 
 MAX_NESTED: Final = 32
@@ -51,7 +51,7 @@ _GITLINK: Final = b"160000 "
 class Snapshot(Struct, frozen=True, kw_only=True):
     """A workspace at one moment. Made by `take`, compared by `changes`.
 
-    Not seen: files marked `assume-unchanged`, and contents beyond the limits of `file_states`.
+    Not seen: files marked `assume-unchanged`, and contents beyond the limits of `changed_files`.
     Filters that only the repository defines do not run; a file that needs one may count as changed.
     """
 
@@ -61,7 +61,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     listing: bytes = b""
     """Every file that git does not ignore, with the hash of its contents."""
     single: FileStates = FileStates({})
-    """Files recorded by `file_states`: outside a repository all of them, in one those that are
+    """Files recorded by `changed_files`: outside a repository all of them, in one those that are
     ignored one by one, such as `.env`."""
     ignored: FileStates = FileStates({})
     """Files in ignored directories, such as caches."""
@@ -175,7 +175,7 @@ def _read_lines(lines: set[bytes]) -> Iterator[tuple[bytes, bytes]]:
 def _different_marks(before: FileStates, after: FileStates) -> Iterator[tuple[str, FileOp]]:
     for name in before.files.keys() | after.files.keys():
         old, new = before.files.get(name), after.files.get(name)
-        if old is not None and new is not None and file_states.same(old, new):
+        if old is not None and new is not None and changed_files.same(old, new):
             continue
         if (old is None and not before.complete) or (new is None and not after.complete):
             # It may lie beyond the limit of the walk.
@@ -206,7 +206,7 @@ async def _take(folder: Path, *, workspace: Path, depth: int) -> Snapshot:
         repository, why = None, str(error)
     if repository is not None:
         return await _take_repository(repository, folder, workspace=workspace, depth=depth)
-    marks = await in_thread(str(folder), lambda stop: file_states.walk(folder, stop))
+    marks = await in_thread(str(folder), lambda stop: changed_files.walk(folder, stop))
     notes = () if marks.complete else (f"{folder} has more files than are looked at",)
     if git.has_repository(folder):
         notes = (*notes, f"{folder} is a repository that git does not read: {why}")
@@ -264,8 +264,8 @@ async def _take_repository(
 
     def look(stop: threading.Event) -> tuple[FileStates, FileStates]:
         return (
-            file_states.walk(top, stop, names=single),
-            file_states.walk(
+            changed_files.walk(top, stop, names=single),
+            changed_files.walk(
                 top,
                 stop,
                 names=folders,
@@ -314,7 +314,7 @@ async def _facts(repository: Repository) -> dict[str, str]:
 
     def read(stop: threading.Event) -> dict[str, str]:
         common = repository.common_folder
-        hooks = file_states.walk(common / "hooks", stop)
+        hooks = changed_files.walk(common / "hooks", stop)
         config = [
             _content(folder / name)
             for folder in {common, repository.git_folder}

@@ -19,8 +19,7 @@ from dragoman.broker.endpoint import Endpoint
 from dragoman.broker.error_codec import BUSY, busy, describe
 from dragoman.broker.spec import BrokerSpec, endpoint_name, real_workspace
 from dragoman.catalogue import Credentials, Descriptor, Install, Launch, Quirks
-from dragoman.catalogue.card import Card, MeasuredFacts
-from dragoman.catalogue.card_store import CARDS, CardStore
+from dragoman.catalogue.card import CARDS, Card, CardStore, MeasuredFacts
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.budgets import Budgets
 from dragoman.client.options import ConnectOptions

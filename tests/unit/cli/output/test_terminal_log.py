@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from dragoman.cli.output import terminal_log
-from dragoman.cli.output.hold_output import held
+from dragoman.cli.output.terminal import held
 
 
 @pytest.fixture(autouse=True)

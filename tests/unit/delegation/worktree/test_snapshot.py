@@ -11,7 +11,7 @@ import pytest
 from dragoman.delegation.worktree.snapshot import Changed, Snapshot, changes
 from dragoman.errors import UsageError
 from dragoman.events.words import FileOp
-from dragoman.runs import file_states
+from dragoman.runs import changed_files
 from tests.aio import aio
 from tests.unit.delegation.worktree.repositories import commit_all, git, make, with_submodule
 
@@ -226,8 +226,10 @@ async def test_more_files_than_are_looked_at_prove_nothing(
 ) -> None:
     for number in range(5):
         (tmp_path / str(number)).write_text("x")
-    walk = file_states.walk
-    monkeypatch.setattr(file_states, "walk", lambda folder, stop: walk(folder, stop, max_entries=3))
+    walk = changed_files.walk
+    monkeypatch.setattr(
+        changed_files, "walk", lambda folder, stop: walk(folder, stop, max_entries=3)
+    )
     changed = await after(tmp_path, lambda: None)
     assert changed.files == ()
     assert not changed.complete and not changed.untouched
