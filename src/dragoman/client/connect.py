@@ -7,7 +7,6 @@ dialect, `connect` opens a new connection in that one; this is safe because no p
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -22,14 +21,13 @@ from dragoman.client import file_guard, handshake_errors
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer, absolute
 from dragoman.client.options import AUTO, ConnectOptions, D, for_dialect, require_options
-from dragoman.client.programs import launch_of, program_of, require_words
+from dragoman.client.programs import launch_of, program_of, require_words, start_program
 from dragoman.dialects import discovery
 from dragoman.dialects.discovery import Program
 from dragoman.errors import (
     DragomanError,
     ProtocolMismatch,
     RemoteError,
-    SpawnError,
     UsageError,
 )
 from dragoman.transports.base import Stream
@@ -87,18 +85,14 @@ def _stream_source(target: Target, workspace: Path, options: ConnectOptions) -> 
         raise UsageError("a command line is a list of words, the program first")
 
     async def start(dialect: str) -> Stream:
-        timeout = (options.budgets or Budgets()).spawn
-        try:
-            async with asyncio.timeout(timeout):
-                return await transports.spawn(
-                    argv,
-                    cwd=workspace,
-                    env=options.env,
-                    inherit=inherit,
-                    on_stderr=options.on_stderr,
-                )
-        except TimeoutError as error:
-            raise SpawnError(f"{argv[0]!r} could not be started within {timeout:g} s") from error
+        return await start_program(
+            argv,
+            cwd=workspace,
+            env=options.env,
+            inherit=inherit,
+            timeout=(options.budgets or Budgets()).spawn,
+            on_stderr=options.on_stderr,
+        )
 
     return StreamSource(handshake_errors.shown(argv), start, argv, program_of(argv))
 

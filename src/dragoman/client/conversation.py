@@ -338,8 +338,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         self._text.add(text)
 
     def denied(self, denial: Denial) -> None:
-        """A permission was refused."""
-        self.denials.append(denial)
+        super().denied(denial)
         self._declined.add(denial.tool_call_id)
         self._denied_at = self._acted
 

@@ -1,20 +1,41 @@
-"""What a command line is, and what it is for a cache: which program, and started how.
+"""Start the program of an agent, check its command line, and identify it for a cache.
 
-Owns the check of a command line, and what identifies a program: the real path of its file, its size
-and when it was changed. It does not know what is remembered of one; `dragoman.dialects.discovery`
-has the cache's shape.
+A program is identified by the real path of its file, its size and when it was changed. What is
+remembered of one is not known here; `dragoman.dialects.discovery` has the cache's shape.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 
+from dragoman import transports  # The module: a client of an agent that runs starts none.
 from dragoman.dialects.discovery import Program
-from dragoman.errors import UsageError
+from dragoman.errors import SpawnError, UsageError
+from dragoman.transports.base import Stream
 from dragoman.transports.process.programs import which
+
+
+async def start_program(
+    argv: Sequence[str],
+    *,
+    cwd: str | os.PathLike[str] | None,
+    env: Mapping[str, str] | None,
+    inherit: Iterable[str],
+    timeout: float,
+    on_stderr: Callable[[bytes], None] | None = None,
+) -> Stream:
+    """A stream to a new program."""
+    try:
+        async with asyncio.timeout(timeout):
+            return await transports.spawn(
+                argv, cwd=cwd, env=env, inherit=inherit, on_stderr=on_stderr
+            )
+    except TimeoutError as error:
+        raise SpawnError(f"{argv[0]!r} could not be started within {timeout:g} s") from error
 
 
 def program_of(argv: Sequence[str]) -> Program | None:

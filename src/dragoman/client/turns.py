@@ -22,7 +22,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from msgspec import Struct
 
 from dragoman.client.budgets import Budgets, Watchdog
-from dragoman.client.permissions import Denial
+from dragoman.client.permissions import Answer, Decision, Denial, Question
 from dragoman.errors import (
     BudgetExceeded,
     DragomanError,
@@ -252,6 +252,17 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         if size:
             self._watchdog.signs += 1
         self._lane.put_unhurried(item, size)
+
+    def answered(self, question: Question, answer: Decision) -> None:
+        """A permission was given, or refused, or nobody answered any more."""
+        if answer.allows:
+            self.approvals += 1
+        elif answer is not Answer.CANCEL:
+            self.denied(Denial(question.tool_call_id, question.title, question.kind))
+
+    def denied(self, denial: Denial) -> None:
+        """A permission was refused."""
+        self.denials.append(denial)
 
     def question_opened(self) -> None:
         """The agent asked us something: its silence is ours now."""

@@ -204,7 +204,7 @@ class ClientSession:
             mcp_servers=servers,
             additional_directories=session.additional_directories,
         )
-        with self._gateway.expecting():
+        with self._gateway.early.expecting():
             conversation = await self._peer.open(opening)
             session.id = conversation.id
             capabilities = session.client.client_capabilities

@@ -6,13 +6,12 @@ about one client is in `gateway.client_session`.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.conversation import Peer
+from dragoman.client.early_messages import EarlyMessages
 from dragoman.client.permissions import Answer, Decision, Question
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import RESERVED
@@ -30,9 +29,6 @@ from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import Id
 
 __all__ = ["RAW_KEY", "Gateway", "serve"]
-
-MAX_EARLY: Final = 4096
-"""Events kept for sessions that are just being opened. An agent greets with a handful."""
 
 
 async def serve(
@@ -58,8 +54,7 @@ class Gateway:
             reserved=RESERVED,
         )
         self._clients: dict[str, ClientSession] = {}
-        self._opening = 0
-        self._early: list[model.Event] = []
+        self.early: EarlyMessages[model.Event] = EarlyMessages()
         self._before = peer.on_event
         peer.on_event = self._happened
         peer.answer_with(self._decide)
@@ -92,26 +87,11 @@ class Gateway:
 
     # -- whose session it is
 
-    @contextlib.contextmanager
-    def expecting(self) -> Iterator[None]:
-        """While a session is being opened: what happens in it is kept until it has its client."""
-        self._opening += 1
-        try:
-            yield
-        finally:
-            self._opening -= 1
-            if not self._opening:
-                self._early.clear()
-
     def adopt(self, session_id: str, client: ClientSession) -> None:
         """Set the client of a session and deliver the events kept for it."""
         self._clients[session_id] = client
-        early, self._early = self._early, []
-        for event in early:
-            if event.session == session_id:
-                client.happened(event)
-            else:
-                self._early.append(event)
+        for event in self.early.take(session_id):
+            client.happened(event)
 
     def forget(self, session_id: str, client: ClientSession) -> None:
         if self._clients.get(session_id) is client:
@@ -126,8 +106,8 @@ class Gateway:
         client = self._clients.get(event.session)
         if client is not None:
             client.happened(event)
-        elif self._opening and len(self._early) < MAX_EARLY:
-            self._early.append(event)
+        else:
+            self.early.keep(event.session, event, len(event.raw or b""))
 
     async def _decide(self, question: Question) -> Decision:
         client = self._clients.get(question.session_id)

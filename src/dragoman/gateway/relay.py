@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.inquiries import reply_of
+from dragoman.client.early_messages import EarlyMessages
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import CallCancelled, DragomanError
 from dragoman.rpc import Call, Connection, Handlers
@@ -30,11 +31,6 @@ UPDATE: Final = acp.SESSION_UPDATE.name
 
 HERE: Final = object()
 """Returned by a route for a request that the agent's own client is to serve."""
-
-MAX_EARLY: Final = 4096
-MAX_EARLY_SIZE: Final = 16 * 1024 * 1024
-"""Limits for updates of sessions whose id is not known yet: some agents send before they answer."""
-
 
 PLAIN_COLONS: Final = 2
 """In what stands before the params of an update: one behind the version, one behind the method."""
@@ -84,9 +80,9 @@ class Upstream:
         self._usual: Route | None = None
         """Whose updates begin like `_beginning`."""
         self._beginning = b""
-        self._opening = 0
-        self._early: list[tuple[str, Notification]] = []
-        self._early_size = 0
+        self._early: EarlyMessages[Notification] = EarlyMessages(
+            lambda notification: self._handlers.notification(notification)
+        )
         self.asked: dict[Id, ForwardedRequest] = {}
         """Forwarded requests of the agent, by the agent's ids."""
         self.pages: dict[str, Connection] = {}
@@ -108,33 +104,26 @@ class Upstream:
     def open(self, method: str, params: Any, settle: Settle) -> Call:
         """Send a request whose response has the id of a session. Updates that come before are kept
         until `settle` has returned, which is the time to `route` them."""
-        self._opening += 1
+        self._early.begin()
 
         def opened(result: Raw | None, error: DragomanError | None) -> None:
             try:
                 settle(result, error)
             finally:
-                self._opening -= 1
-                if not self._opening:
-                    self._drop_early()
+                self._early.end()
 
         try:
             return self.connection.begin(method, params, settle=opened)
         except BaseException:
-            self._opening -= 1
+            self._early.end()
             raise
 
     def route(self, session_id: str, route: Route) -> None:
         """Set the owner of a session and deliver the updates kept for it."""
         self._routes[session_id] = route
         self._usual = None
-        early, self._early = self._early, []
-        for each in early:
-            if each[0] == session_id:
-                self._early_size -= len(each[1].line)
-                route.update(each[1])
-            else:
-                self._early.append(each)
+        for notification in self._early.take(session_id):
+            route.update(notification)
 
     def forget(self, session_id: str) -> None:
         """A session has no owner any more."""
@@ -143,11 +132,6 @@ class Upstream:
 
     def __contains__(self, session_id: str) -> bool:
         return session_id in self._routes
-
-    def _drop_early(self) -> None:
-        early, self._early, self._early_size = self._early, [], 0
-        for _, notification in early:
-            self._handlers.notification(notification)
 
     # -- called by the connection
 
@@ -168,7 +152,9 @@ class Upstream:
                 self._learn(session_id, route, notification.line)
                 route.update(notification)
                 return
-            if session_id is not None and self._keep(session_id, notification):
+            if session_id is not None and self._early.keep(
+                session_id, notification, len(notification.line)
+            ):
                 return
         elif self.asked and notification.method == acp.CANCEL_REQUEST.name:
             self._call_off(notification)
@@ -218,14 +204,6 @@ class Upstream:
         if ended and UPDATE.encode() in beginning and beginning.count(b":") == PLAIN_COLONS:
             size = len(beginning) + len(found) + len(msgspec.json.encode(session_id)) - 1
             self._usual, self._beginning = route, line[:size]
-
-    def _keep(self, session_id: str, notification: Notification) -> bool:
-        size = self._early_size + len(notification.line)
-        if not self._opening or size > MAX_EARLY_SIZE or len(self._early) >= MAX_EARLY:
-            return False
-        self._early.append((session_id, notification))
-        self._early_size = size
-        return True
 
     def request(self, request: Request) -> Any:
         session_id = session_of(request.params)

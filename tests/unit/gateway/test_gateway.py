@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from dragoman.agent import Agent, Turn
+from dragoman.client import early_messages
 from dragoman.client.acp.peer import open_peer
 from dragoman.client.permissions import Answer, Question
 from dragoman.errors import ConnectionEnded, ConnectionLost
 from dragoman.events import model
-from dragoman.gateway import Gateway, relay, serve
+from dragoman.gateway import Gateway, serve
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports import memory_pair
 from tests.aio import aio
@@ -143,7 +144,7 @@ async def test_a_session_whose_client_has_gone_is_closed_and_forgotten() -> None
 async def test_only_so_much_is_kept_for_a_session_that_is_being_opened(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(relay, "MAX_EARLY", 3)
+    monkeypatch.setattr(early_messages, "MAX_EARLY", 3)
     async with scene() as here:
         client = await here.client()
         del here.agent.replies["session/new"]

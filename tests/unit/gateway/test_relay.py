@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from dragoman.client import early_messages
 from dragoman.client.acp.options import ClientOptions
-from dragoman.gateway import relay
 from dragoman.gateway.relay import HERE, Upstream, session_of
 from dragoman.wire.messages import Notification, Request
 from tests.aio import aio
@@ -76,7 +76,7 @@ async def test_what_comes_before_its_session_is_known_is_kept_for_it() -> None:
 
 @aio
 async def test_only_so_many_bytes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay, "MAX_EARLY_SIZE", 300)
+    monkeypatch.setattr(early_messages, "MAX_EARLY_SIZE", 300)
     async with driven() as (client, agent):
         upstream = Upstream(client)
         owner = Owner()
@@ -120,7 +120,7 @@ async def test_a_request_that_cannot_be_sent_leaves_nothing_expected() -> None:
         await client.aclose()
         with pytest.raises(Exception, match="closed"):
             upstream.open("session/new", {}, lambda result, error: None)
-        assert upstream._opening == 0
+        assert not upstream._early.keep("s1", Notification("m", Raw(b"{}"), b"{}"), 2)
         assert agent.told("session/new") == []
 
 

@@ -7,12 +7,10 @@ client offers, and `login` how people log in.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -20,7 +18,7 @@ from msgspec import UNSET, Raw, UnsetType
 from dragoman.client.acp.inbound import Elicit, Elsewhere, InboundHandlers
 from dragoman.client.acp.options import ClientOptions, connection_settings
 from dragoman.client.acp.session import Session
-from dragoman.client.budgets import Budgets
+from dragoman.client.base import BaseClient, call_in_order
 from dragoman.client.file_guard import Asker
 from dragoman.client.folders import absolute
 from dragoman.client.permissions import Permit
@@ -37,14 +35,11 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.rpc import Connection, End, Handlers
-from dragoman.rpc.tasks import finish
 from dragoman.transports.base import Stream
 from dragoman.wire import codes
 
 if TYPE_CHECKING:
     from dragoman.client.acp.event_source import EventSource
-    from dragoman.client.services.files import Files
-    from dragoman.client.services.workspace import Workspace
 
 MakeSession: TypeAlias = Callable[["AcpClient", str, Path, Sequence[Path]], Session]
 """Makes the object for a session whose id has become known."""
@@ -57,7 +52,7 @@ MAX_PAGES: Final = 10_000
 """Pages of a session list before it counts as endless: an agent may repeat a cursor for ever."""
 
 
-class AcpClient:
+class AcpClient(BaseClient[Session]):
     """Drives one agent over one stream, for use as ``async with``."""
 
     def __init__(
@@ -70,16 +65,15 @@ class AcpClient:
         """A connection that is given instead of a stream was started, with the
         `connection_settings`; it is taken over."""
         self.options = options or ClientOptions()
-        self.budgets = self.options.budgets or Budgets()
+        super().__init__(self.options)
         self._launch = tuple(launch)
-        self._sessions: dict[str, Session] = {}
         self._decoders: dict[str, Callable[[Raw], Any]] = {}
         self.agent = acp.InitializeResponse(protocol_version=0)
         """What the agent said of itself in the handshake."""
         self._stderr_before = 0
         self.hello = Raw(b"")
         """The agent's answer to the handshake, as it came."""
-        self._serving = InboundHandlers(self._sessions, self.options)
+        self._serving = InboundHandlers(self.conversations, self.options)
         self._taken_over = isinstance(stream, Connection)
         if isinstance(stream, Connection):
             self.connection = stream
@@ -89,22 +83,6 @@ class AcpClient:
             self.connection = Connection(stream, End.CLIENT, self._serving, settings=settings)
 
     # -- life
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.aclose()
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     async def start(self) -> None:
         """Begin to read and shake hands. ``async with`` does it."""
@@ -143,14 +121,6 @@ class AcpClient:
             from dragoman.client import handshake_errors
 
             raise handshake_errors.other_version(version, discovery.of_text(raw))
-
-    async def aclose(self) -> None:
-        """End everything: sessions, their terminals, the connection, the process behind it."""
-        terminals = [session.let_go() for session in list(self._sessions.values())]
-        try:
-            await finish(asyncio.gather(*(each.aclose() for each in terminals if each is not None)))
-        finally:
-            await self.connection.aclose()
 
     # -- what the agent can do
 
@@ -209,7 +179,7 @@ class AcpClient:
     @property
     def sessions(self) -> Sequence[Session]:
         """The sessions that are open on this connection."""
-        return tuple(self._sessions.values())
+        return tuple(self.conversations.values())
 
     async def new_session(
         self,
@@ -365,7 +335,7 @@ class AcpClient:
         """Let somebody see everything that comes in."""
         self._serving.watch = record
         self.connection.on_answer = record.answered
-        self.connection.on_end = record.ended
+        self.connection.on_end = record.emit_over
 
     def permit_with(self, permit: Permit) -> None:
         """Let somebody else decide about permissions from now on."""
@@ -393,7 +363,7 @@ class AcpClient:
     ) -> Session:
         """A session that somebody else opened and follows: only files and terminals are served."""
         session = self._expect(Session, session_id, cwd, additional_directories)
-        self._sessions[session_id] = session
+        self.conversations[session_id] = session
         return session
 
     def ask(
@@ -420,37 +390,15 @@ class AcpClient:
         *,
         timeout: float | None | UnsetType = UNSET,
     ) -> T:
-        """Call a method and return what `then` makes of its result.
-
-        `then` is called while the answer is being read. A caller that waits goes on a little
-        later, when what the agent sent right behind the answer was already handled: it would take
-        over an older state for a newer one, and an update would not find its session.
-        """
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        def settle(raw: Raw | None, error: DragomanError | None) -> None:
-            if future.done():
-                return
-            if error is not None:
-                future.set_exception(self.explain(error))
-                return
-            assert raw is not None
-            try:
-                future.set_result(then(self.decode(method, raw)))
-            except DragomanError as invalid:
-                future.set_exception(invalid)
-            except Exception as failure:
-                # Whoever wrote `then` made a mistake, and whoever waits must not wait for ever.
-                future.set_exception(failure)
-                raise
-
-        budget = self.budgets.request if isinstance(timeout, UnsetType) else timeout
-        call = self.connection.begin(method.name, params, settle=settle, timeout=budget)
-        try:
-            return await future
-        except asyncio.CancelledError:
-            call.give_up(UsageError("the caller was cancelled"))
-            raise
+        """`ask`, and what `then` makes of the result while the answer is being read."""
+        return await call_in_order(
+            self.connection,
+            method.name,
+            params,
+            lambda call, raw: then(self.decode(method, raw)),
+            timeout=self.budgets.request if isinstance(timeout, UnsetType) else timeout,
+            explain=self.explain,
+        )
 
     def decode(self, method: Method[P, R], raw: Raw) -> R:
         try:
@@ -481,15 +429,6 @@ class AcpClient:
         Nothing, to an agent: whoever is between may want to know."""
         return None
 
-    def forget(self, session: Session) -> None:
-        if self._sessions.get(session.id) is session:
-            del self._sessions[session.id]
-
-    def make_files(self, workspace: Workspace) -> Files:
-        from dragoman.client.services.files import Files
-
-        return Files(workspace, missing_file_is_empty=self.options.missing_file_is_empty)
-
     # -- inside
 
     async def _translated(self, answer: Any) -> Raw:
@@ -514,7 +453,7 @@ class AcpClient:
         made: list[Session] = []
 
         def opened(response: Any) -> None:
-            if response.session_id in self._sessions:
+            if response.session_id in self.conversations:
                 raise InvalidAnswer(f"the agent opened {response.session_id!r} a second time")
             session = make(self, response.session_id, root, others)
             session.opened(response.modes, response.models, response.config_options)
@@ -522,7 +461,7 @@ class AcpClient:
             self._serving.adopt(session)
 
         try:
-            with self._serving.expecting():
+            with self._serving.early.expecting():
                 await self.ask_then(method, request, opened, timeout=self.budgets.session)
         except BaseException:
             for session in made:
@@ -564,7 +503,7 @@ class AcpClient:
     def _expect(
         self, make: MakeSession, session_id: str, root: Path, others: Sequence[Path]
     ) -> Session:
-        if session_id in self._sessions:
+        if session_id in self.conversations:
             raise UsageError(f"the session {session_id} is already open on this connection")
         return make(self, session_id, root, others)
 

@@ -8,25 +8,21 @@ line is the `raw` of at least one event, in wire order.
 from __future__ import annotations
 
 import itertools
-import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from dragoman.client.acp.client import AcpClient
-from dragoman.client.results import explain
+from dragoman.client.base import EventFeed
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
-from dragoman.errors import CallError, ConnectionLost, ProcessExited
+from dragoman.errors import CallError
 from dragoman.events import model
-from dragoman.events.model import EventEnvelope
 from dragoman.events.parts import PeerInfo
 from dragoman.rpc import Call
 from dragoman.wire import messages
-
-log: Final = logging.getLogger("dragoman.client")
 
 
 class OpenedSessionAnswer(Protocol):
@@ -36,38 +32,23 @@ class OpenedSessionAnswer(Protocol):
         """Say that the session is there, and what its settings are."""
 
 
-class EventSource:
+class EventSource(EventFeed):
     """The events of one connection. It watches a client from before its handshake."""
 
     def __init__(self, client: AcpClient) -> None:
+        super().__init__(translate.DIALECT, client.connection, client.options.on_event)
         self._client = client
-        self._numbers = itertools.count(1)
         self._requests = itertools.count(1)
-        self._source = model.Source(translate.DIALECT, client.connection.name)
-        self._place = self.place(None)
         self._told: bytes | None = None
-        self.on_event: Callable[[model.Event], None] | None = None
         self.opened: OpenedSessionAnswer | None = None
         """The session that the answer which is being read opens."""
         self.early_told: Counter[str] = Counter()
         """How many updates were told for sessions that are not open yet."""
         client.watch_with(self)
 
-    def place(self, session_id: str | None) -> EventEnvelope:
-        return EventEnvelope(self._source, self._numbers, session_id)
-
     def new_request_id(self) -> str:
         """A name for a question: the ids on the wire may come again."""
         return f"q{next(self._requests)}"
-
-    def emit(self, event: model.Event) -> None:
-        """Tell whoever watches the connection."""
-        if self.on_event is not None:
-            try:
-                self.on_event(event)
-            except Exception:
-                # One observer must not stop the others.
-                log.exception("the observer of a connection's events failed")
 
     def tell(self, event: model.Event) -> None:
         """Tell of an event that an answer made, so that the answer is not told once more."""
@@ -85,8 +66,7 @@ class EventSource:
             opened.announce(call.method.partition("/")[2], call.line)
             self._told = call.line
         if call.line is not self._told:
-            failure = None if error is None else explain(error)[1]
-            self.emit(model.Answered(*self._place.base(call.method, call.line), failure))
+            self.emit_answer(call, error)
 
     def _ready(self, call: Call) -> None:
         assert call.line is not None
@@ -101,7 +81,7 @@ class EventSource:
             return
         self.tell(
             model.ConnectionReady(
-                *self._place.base(call.method, call.line),
+                *self.no_session.base(call.method, call.line),
                 peer_info(agent),
                 translate.capabilities(agent.agent_capabilities),
                 str(agent.protocol_version),
@@ -112,24 +92,10 @@ class EventSource:
             )
         )
 
-    def ended(self, failure: ConnectionLost) -> None:
-        """The connection is over."""
-        exited = failure if isinstance(failure, ProcessExited) else None
-        self.emit(
-            model.ConnectionOver(
-                *self._place.base("", None),
-                failure.error_class,
-                str(failure),
-                exited.exit_code if exited else None,
-                exited.signal if exited else None,
-                exited.stderr_tail if exited else "",
-            )
-        )
-
     # -- what the client's handlers tell
 
     def heard(self, method: str, line: bytes, reason: str) -> None:
-        self.emit(model.Unknown(*self._place.base(method, line), reason))
+        self.emit_unknown(method, line, reason)
 
     def early(self, message: acp.SessionNotification, line: bytes) -> None:
         self.early_told[message.session_id] += 1
@@ -157,7 +123,7 @@ class EventSource:
         return answered
 
     def url_done(self, elicitation_id: str, line: bytes) -> None:
-        base = self._place.base(acp.ELICITATION_COMPLETE.name, line)
+        base = self.no_session.base(acp.ELICITATION_COMPLETE.name, line)
         self.emit(model.InputAnswered(*base, elicitation_id, "completed"))
 
 

@@ -8,17 +8,17 @@ errors to JSON-RPC error codes. `client.permissions` defines the permission call
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from dragoman.client.acp.session import OpenQuestion
+from dragoman.client.base import fail_turn, service_refusal
+from dragoman.client.early_messages import EarlyMessages
 from dragoman.client.file_guard import decided, reading, require, running, writing
 from dragoman.client.permissions import (
     Answer,
@@ -32,17 +32,7 @@ from dragoman.client.permissions import (
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.methods import Method
-from dragoman.errors import (
-    ArgumentInvalid,
-    DragomanError,
-    FileMissing,
-    ProgramNotFound,
-    RemoteError,
-    ServiceError,
-    SpawnError,
-    TerminalUnknown,
-    UsageError,
-)
+from dragoman.errors import DragomanError, RemoteError, ServiceError, SpawnError, UsageError
 from dragoman.events.words import INVALID_UPDATE
 from dragoman.rpc import Connection, boundary
 from dragoman.wire import codes
@@ -77,11 +67,6 @@ _UPDATE: Final = acp.SESSION_UPDATE.name
 _decode_update: Final = decoder(acp.SessionNotification)
 _UNKNOWN: Final = "session/update: no such session is open here"
 _QUESTIONS: Final = (acp.SESSION_REQUEST_PERMISSION.name, acp.ELICITATION_CREATE.name)
-
-EARLY_UPDATES: Final = 4096
-EARLY_SIZE: Final = 16 * 1024 * 1024
-"""What is kept for sessions whose id is not known yet: some agents talk before they answer. A list
-of commands may well be half a megabyte; more than this is nobody's greeting."""
 
 
 class Extension(Protocol):
@@ -134,9 +119,9 @@ class InboundHandlers:
         self.between: Callable[[str, Raw], bool] | None = None
         """Takes notifications of who is between us and the agent."""
         self.watch: CallWatch | None = None
-        self._opening = 0
-        self._early: list[tuple[acp.SessionNotification, bytes]] = []
-        self._early_size = 0
+        self.early: EarlyMessages[tuple[acp.SessionUpdate, bytes]] = EarlyMessages(
+            lambda early: self._complain(Noise(early[1], _UNKNOWN))
+        )
         self._urls: set[str] = set()
         self._connection: Connection | None = None
         self._requests: dict[str, tuple[Callable[[Raw], Any], Serve]] = {}
@@ -246,39 +231,17 @@ class InboundHandlers:
 
     # -- sessions
 
-    @contextlib.contextmanager
-    def expecting(self) -> Iterator[None]:
-        """While a session is being opened whose id only the answer will tell."""
-        self._opening += 1
-        try:
-            yield
-        finally:
-            self._opening -= 1
-            if not self._opening:
-                orphans, self._early, self._early_size = self._early, [], 0
-                for _, line in orphans:
-                    self._complain(Noise(line, _UNKNOWN))
-
     def adopt(self, session: Session) -> None:
         """A session's id is known now: it gets what came for it before."""
         self._sessions[session.id] = session
-        early, self._early = self._early, []
-        for message, line in early:
-            if message.session_id == session.id:
-                self._early_size -= len(line)
-                session.deliver(message.update, line)
-            else:
-                self._early.append((message, line))
+        for update, line in self.early.take(session.id):
+            session.deliver(update, line)
 
     def _keep(self, message: acp.SessionNotification, line: bytes) -> None:
-        size = self._early_size + len(line)
-        if not self._opening or size > EARLY_SIZE or len(self._early) >= EARLY_UPDATES:
+        if not self.early.keep(message.session_id, (message.update, line), len(line)):
             self.noise(Noise(line, _UNKNOWN))
-        else:
-            self._early.append((message, line))
-            self._early_size = size
-            if self.watch is not None:
-                self.watch.early(message, line)
+        elif self.watch is not None:
+            self.watch.early(message, line)
 
     def _session(self, session_id: str) -> Session:
         session = self._sessions.get(session_id)
@@ -364,24 +327,12 @@ class InboundHandlers:
         self, session: Session, turn: Turn | None, asking: Awaitable[T], cancelled: T
     ) -> T:
         """Wait for somebody to answer; cancelling the turn answers at once with `cancelled`."""
-        if session.unusable or (turn is not None and turn.cancelling):
+        if session.unusable:
             # That happened before this began.
             if inspect.iscoroutine(asking):
                 asking.close()
             return cancelled
-        question = OpenQuestion()
-        session.question_opened(question, turn)
-        try:
-            answer = await asking
-        except asyncio.CancelledError:
-            answer = cancelled
-            if question.close():
-                raise
-        else:
-            question.close()
-        finally:
-            session.question_closed(question, turn)
-        return answer
+        return await session.questions.ask(turn, asking, cancelled)
 
     async def _guarded(self, session: Session, question: Question) -> None:
         """Have somebody decide about what the agent wants us to do, and refuse it if so."""
@@ -389,12 +340,9 @@ class InboundHandlers:
         assert guard is not None
         asking = decided(guard, question, lambda error: _fail(session, error))
         answer = await self._answered(session, session.turn, asking, Answer.CANCEL)
-        if answer.allows:
-            # Reading a file is not a permission that an agent would ask for.
-            if question.kind != "read":
-                session.approved()
-        elif answer is not Answer.CANCEL:
-            session.denied(question)
+        # Reading a file is not a permission that an agent would ask for.
+        if session.turn is not None and (question.kind != "read" or not answer.allows):
+            session.turn.answered(question, answer)
         require(question, answer)
 
     # -- elicitation
@@ -518,21 +466,7 @@ class InboundHandlers:
         try:
             return await work
         except (ServiceError, SpawnError) as error:
-            raise RemoteError(
-                _code(error), str(error), {"errorClass": error.error_class}
-            ) from error
-
-
-def _code(error: ServiceError | SpawnError) -> int:
-    match error:
-        case FileMissing() | TerminalUnknown() | ProgramNotFound():
-            return codes.NOT_FOUND
-        case ArgumentInvalid():
-            return codes.INVALID_PARAMS
-        case SpawnError():
-            return codes.INTERNAL_ERROR
-        case _:
-            return codes.INTERNAL_ERROR if error.blame == "world" else codes.INVALID_PARAMS
+            raise service_refusal(error) from error
 
 
 def _action(answer: acp.CreateElicitationResponse) -> str:
@@ -580,4 +514,4 @@ def _fail(session: Session, error: UsageError) -> None:
     """End the turn of a session for a mistake of its caller; raise it where no turn runs."""
     if session.turn is None:
         raise error
-    session.turn.fail(error)
+    fail_turn(session, error)

@@ -7,7 +7,7 @@ Wraps the typed `client`, `session` and `turn` of this package and sends nothing
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,15 +19,15 @@ from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.event_source import EventSource, peer_info
 from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.session import APPLY, Session
+from dragoman.client.base import ClientPeer, started
 from dragoman.client.conversation import (
     Conversation,
     ConversationTurn,
     Opening,
-    Peer,
     SessionSummary,
     blocks_of,
 )
-from dragoman.client.permissions import Answer, Decision, Denial, Permit, Question
+from dragoman.client.permissions import Answer, Decision, Permit, Question
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import CallCancelled, ConnectionLost, DragomanError
@@ -65,31 +65,20 @@ async def open_peer(
 
     `launch` is the command line that started the agent; empty if it was reached by an address.
     """
-    try:
-        client = AcpClient(stream, options, launch=launch)
-    except BaseException:
-        await stream.aclose()
-        raise
-    peer = AcpPeer(client, workspace)
-    try:
-        await client.start()
-    except BaseException:
-        await client.aclose()
-        raise
-    return peer
+    return await started(
+        stream, lambda: AcpPeer(AcpClient(stream, options, launch=launch), workspace)
+    )
 
 
-class AcpPeer(Peer):
+class AcpPeer(ClientPeer):
     """An agent that speaks ACP v1. May be made before or after its client shakes hands."""
 
     dialect = translate.DIALECT
     client: AcpClient
 
     def __init__(self, client: AcpClient, workspace: Path) -> None:
-        self.client = client
-        self.workspace = workspace
         self.record = EventSource(client)
-        self.record.on_event = client.options.on_event
+        super().__init__(client, self.record, workspace)
 
     @property
     def info(self) -> PeerInfo:  # type: ignore[override]
@@ -106,14 +95,6 @@ class AcpPeer(Peer):
             translate.auth_method(method, self.client.login_command(method))
             for method in self.client.agent.auth_methods
         )
-
-    @property
-    def on_event(self) -> Callable[[model.Event], None] | None:
-        return self.record.on_event
-
-    @on_event.setter
-    def on_event(self, watch: Callable[[model.Event], None] | None) -> None:
-        self.record.on_event = watch
 
     def answer_with(self, permit: Permit) -> None:
         super().answer_with(permit)
@@ -171,9 +152,6 @@ class AcpPeer(Peer):
 
     async def logout(self) -> None:
         await self.client.logout()
-
-    async def aclose(self) -> None:
-        await self.client.aclose()
 
 
 class AcpSession(Session):
@@ -286,18 +264,9 @@ class AcpSession(Session):
             size = 0
         return request_id
 
-    def denied(self, question: Question) -> None:
-        turn = self.turn
-        if turn is not None:
-            assert isinstance(turn, AcpConversationTurn)
-            turn.denied(Denial(question.tool_call_id, question.title, question.kind))
-
     def answered(self, question: Question, answer: Decision, option_id: str | None) -> None:
         turn = self.turn
-        if answer.allows:
-            self.approved()
-        elif answer is not Answer.CANCEL:
-            self.denied(question)
+        super().answered(question, answer, option_id)
         event = model.PermissionAnswered(
             *self.place.base(acp.SESSION_REQUEST_PERMISSION.name, None),
             question.request_id,

@@ -24,7 +24,9 @@ from msgspec.structs import replace
 
 from dragoman.client.acp.calls import Calls
 from dragoman.client.acp.turn import Turn
-from dragoman.client.permissions import Answer, Decision, Denial, Question
+from dragoman.client.base import WorkspaceServices
+from dragoman.client.open_questions import OpenQuestions
+from dragoman.client.permissions import Decision, Question
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.session import is_open_ended
 from dragoman.errors import DragomanError, Unsupported
@@ -32,9 +34,7 @@ from dragoman.errors.usage import alternatives
 
 if TYPE_CHECKING:
     from dragoman.client.acp.client import AcpClient
-    from dragoman.client.services.files import Files
     from dragoman.client.services.terminals import Terminals
-    from dragoman.client.services.workspace import Workspace
     from dragoman.wire.messages import Notification
 
 log: Final = logging.getLogger("dragoman.client")
@@ -43,47 +43,17 @@ KEPT_OUTSIDE: Final = 256
 """Updates outside of turns that are kept; older ones are dropped and counted."""
 
 
-class OpenQuestion:
-    """A question of the agent that somebody is asked, in the task in which it is made."""
-
-    __slots__ = ("_called_off", "_task")
-
-    def __init__(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._task = task
-        self._called_off = False
-
-    def call_off(self) -> None:
-        """Stop asking, once."""
-        if not self._called_off:
-            self._called_off = True
-            self._task.cancel()
-
-    def close(self) -> bool:
-        """Take back what `call_off` did to the task. Returns whether the task is to end for
-        another reason."""
-        if self._called_off:
-            self._task.uncancel()
-        return self._task.cancelling() > 0
-
-
-class Session:
+class Session(WorkspaceServices):
     """A session of an agent. Made by the client's `new_session`, `load_session` and the like."""
 
     __slots__ = (
-        "_files",
         "_heard_at",
         "_load_answered_at",
-        "_questions",
         "_replaying",
-        "_terminals",
-        "additional_directories",
         "calls",
         "client",
         "commands",
         "config_options",
-        "cwd",
         "id",
         "info",
         "models",
@@ -91,6 +61,7 @@ class Session:
         "on_update",
         "outside",
         "outside_dropped",
+        "questions",
         "replayed",
         "turn",
         "unusable",
@@ -100,10 +71,9 @@ class Session:
     def __init__(
         self, client: AcpClient, id: str, cwd: Path, additional_directories: Sequence[Path] = ()
     ) -> None:
+        super().__init__(cwd, additional_directories)
         self.client = client
         self.id = id
-        self.cwd = cwd
-        self.additional_directories = tuple(additional_directories)
         self.modes: acp.SessionModeState | None = None
         """The modes and the current one, if the agent has modes."""
         self.models: acp.SessionModelState | None = None
@@ -133,9 +103,7 @@ class Session:
         self._replaying = False
         self._load_answered_at: float | None = None
         self._heard_at = 0.0
-        self._questions: dict[OpenQuestion, None] = {}
-        self._files: Files | None = None
-        self._terminals: Terminals | None = None
+        self.questions = OpenQuestions()
 
     # -- prompting
 
@@ -400,23 +368,9 @@ class Session:
 
     # -- services
 
-    def files(self) -> Files:
-        if self._files is None:
-            self._files = self.client.make_files(self._workspace())
-        return self._files
-
-    def terminals(self) -> Terminals:
-        if self._terminals is None:
-            from dragoman.client.services.terminals import Terminals
-
-            self._terminals = Terminals(self._workspace())
-        return self._terminals
-
-    def _workspace(self) -> Workspace:
-        # The services are loaded by the first agent that asks for one; most never do.
-        from dragoman.client.services.workspace import Workspace
-
-        return Workspace([self.cwd, *self.additional_directories])
+    @property
+    def missing_file_is_empty(self) -> bool:
+        return self.client.options.missing_file_is_empty
 
     def heard(self, message: Notification, reason: str) -> bool:
         """A message about this session cannot be read. Returns whether that was told here."""
@@ -439,35 +393,12 @@ class Session:
 
     def answered(self, question: Question, answer: Decision, option_id: str | None) -> None:
         """The question was answered."""
-        if answer.allows:
-            self.approved()
-        elif answer is not Answer.CANCEL:
-            self.denied(question)
-
-    def approved(self) -> None:
-        """Something was allowed: what the agent asked for, or what we should do for it."""
         if self.turn is not None:
-            self.turn.approvals += 1
-
-    def denied(self, question: Question) -> None:
-        """Something that we should have done for the agent was refused."""
-        if self.turn is not None:
-            self.turn.denials.append(Denial(question.tool_call_id, question.title, question.kind))
-
-    def question_opened(self, question: OpenQuestion, turn: Turn | None) -> None:
-        self._questions[question] = None
-        if turn is not None:
-            turn.question_opened()
-
-    def question_closed(self, question: OpenQuestion, turn: Turn | None) -> None:
-        self._questions.pop(question, None)
-        if turn is not None:
-            turn.question_closed()
+            self.turn.answered(question, answer)
 
     def cancel_questions(self) -> None:
         """Stop asking: every open question is answered as cancelled."""
-        for question in tuple(self._questions):
-            question.call_off()
+        self.questions.call_off()
 
 
 def _set_mode(session: Session, update: Any) -> None:

@@ -7,41 +7,34 @@ It does not know turns (`turn` does), and what the server asks is answered in `s
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from dragoman.client.budgets import Budgets
+from dragoman.client.base import EventClient
 from dragoman.client.codex.server_requests import ServerRequests
 from dragoman.client.options import DialectOptions
-from dragoman.client.results import explain
 from dragoman.dialects import discovery
 from dragoman.dialects.codex import shapes, translate
 from dragoman.dialects.codex.items import UNREADABLE
 from dragoman.errors import (
     CallError,
-    ConnectionLost,
     DragomanError,
     InvalidAnswer,
-    ProcessExited,
     ProtocolMismatch,
     RemoteError,
 )
 from dragoman.events import model
-from dragoman.events.model import EventEnvelope
 from dragoman.events.parts import Capabilities, Limit
 from dragoman.rpc import Call, Connection, ConnectionSettings, End
 from dragoman.transports.base import Stream
 from dragoman.wire import codes, messages
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import Notification, Request
-from dragoman.wire.peer import Noise, Stray
 
 if TYPE_CHECKING:
     from dragoman.client.codex.thread import CodexConversation
@@ -54,9 +47,6 @@ OVERLOADED_TRIES: Final = 5
 OVERLOADED_DELAY: Final = 0.25
 """The first wait after "overloaded", doubled each time and jittered. Such a call was refused before
 anything ran, so sending it again is safe."""
-
-EARLY_LIMIT: Final = 1000
-"""Events kept for threads whose opening has not been answered yet: a handful is usual."""
 
 NEVER_USED: Final = (
     "account/gatewayOAuth/changed",
@@ -149,28 +139,21 @@ class CodexOptions(DialectOptions, frozen=True, kw_only=True):
     """Whether to use what is not stable in the protocol. It buys being told of settings unasked."""
 
 
-class CodexClient:
+class CodexClient(EventClient["CodexConversation"]):
     """One connection to an app-server. `start` it before use, `aclose` it after."""
+
+    conversations: dict[str, CodexConversation]
 
     def __init__(self, stream: Stream, options: CodexOptions | None = None) -> None:
         self.options = options or CodexOptions()
-        self.budgets = self.options.budgets or Budgets()
         self.server = shapes.InitializeResponse(user_agent="")
-        self.conversations: dict[str, CodexConversation] = {}
-        self.on_event = self.options.on_event
         self._login: shapes.GetAccountResponse | None = None
-        self._opening = 0
-        self._early: list[model.Event] = []
         limit = self.options.max_line_size
         settings = ConnectionSettings(
             jsonrpc=False, max_line_size=DEFAULT_MAX_LINE_SIZE if limit is None else limit
         )
-        self.connection = Connection(stream, End.CLIENT, self, settings=settings)
-        self.connection.on_answer = self._answered
-        self.connection.on_end = self._lost
-        self.numbers = itertools.count(1)
-        self.source = model.Source(translate.DIALECT, self.connection.name)
-        self._place = EventEnvelope(self.source, self.numbers, None)
+        connection = Connection(stream, End.CLIENT, self, settings=settings)
+        super().__init__(self.options, translate.DIALECT, connection)
         self._questions = ServerRequests(self)
 
     # -- life
@@ -198,9 +181,6 @@ class CodexClient:
             ) from error
         await self.connection.notify("initialized")
         self._ask_login()
-
-    async def aclose(self) -> None:
-        await self.connection.aclose()
 
     # -- calls
 
@@ -269,124 +249,43 @@ class CodexClient:
         if self.connection.failure is None:
             self.connection.begin("account/read", {}, settle=settle, timeout=self.budgets.request)
 
-    # -- events
-
-    def emit(self, event: model.Event, size: int) -> None:
-        """Hand an event to its conversation and to whoever watches."""
-        conversation = None if event.session is None else self.conversations.get(event.session)
-        if conversation is not None:
-            if type(event) is model.MessageDelta and conversation.turn is not None:
-                # The commonest event of all, and nobody has anything to add to it.
-                if self.on_event is not None:
-                    self.watch(event)
-                conversation.turn.event(event, size)
-                return
-            event = conversation.seen(event)
-        if conversation is None or not conversation.will_tell(event):
-            self.watch(event)
-        if conversation is not None:
-            conversation.deliver(event, size)
-        elif event.session is not None and self._opening and len(self._early) < EARLY_LIMIT:
-            # Some notifications come before the answer that tells the thread's id. Others are of
-            # threads that are not ours, such as those of agents that Codex itself starts.
-            self._early.append(event)
-
-    def watch(self, event: model.Event) -> None:
-        """Tell whoever watches all events."""
-        if self.on_event is not None:
-            try:
-                self.on_event(event)
-            except Exception:
-                # One observer must not stop the others.
-                log.exception("the observer of a connection's events failed")
-
-    @contextmanager
-    def opening(self) -> Iterator[None]:
-        """While a thread is being opened, events of unknown threads may be of that one."""
-        self._opening += 1
-        try:
-            yield
-        finally:
-            self._opening -= 1
-            if not self._opening:
-                self._early.clear()
-
-    def adopt(self, conversation: CodexConversation) -> None:
-        self.conversations[conversation.id] = conversation
-        for event in self._early:
-            if event.session == conversation.id:
-                conversation.deliver(conversation.seen(event), 0)
-
-    def place(self, thread_id: str | None, turn_id: str | None = None) -> EventEnvelope:
-        place = EventEnvelope(self.source, self.numbers, thread_id)
-        place.turn = turn_id
-        return place
-
     # -- called by the connection
-
-    def attach(self, connection: Connection) -> None:
-        pass
 
     def notification(self, notification: Notification) -> None:
         size = len(notification.line)
         for event in translate.of_notification(
-            notification.method, notification.params, self._place, notification.line
+            notification.method, notification.params, self.no_session, notification.line
         ):
             if type(event) is model.MessageDelta:
-                self.emit(event, size)
+                # The commonest event of all, and no thread has anything to add to it.
+                conversation = self.conversations.get(event.session)  # type: ignore[arg-type]
+                if conversation is not None and conversation.turn is not None:
+                    if self.on_event is not None:
+                        self.emit(event)
+                    conversation.turn.event(event, size)
+                else:
+                    self.deliver(event, size)
                 continue
             if isinstance(event, model.InputAnswered):
                 # Events have names of their own for requests whose ids came again.
                 name = self._questions.name_of(event.request_id)
                 event = msgspec.structs.replace(event, request_id=name)
-            self.emit(event, size)
+            self.deliver(event, size)
             if isinstance(event, model.LoginChanged):
                 self._ask_login()
-
-    def noise(self, noise: Noise | Stray) -> None:
-        log.debug("noise: %.200r", noise.line)
-        self.not_understood("", noise.line, "no message that is understood here")
-        if self.options.on_noise is not None:
-            self.options.on_noise(noise)
 
     def request(self, request: Request) -> Any:
         return self._questions.ask(request)
 
-    def not_understood(self, method: str, line: bytes, reason: str) -> None:
-        """Nothing that came is lost for whoever watches."""
-        self.watch(model.Unknown(*self.place(None).base(method, line), reason))
-
     def _answered(self, call: Call, error: CallError | None) -> None:
-        """An answer came, and whoever waited for it has it."""
-        base = self.place(None).base(call.method, call.line)
         if call.method == "initialize" and error is None and call.line is not None:
             answer = messages.decode(call.line)
             if isinstance(answer, messages.ResultResponse):
-                self.watch(
-                    model.ConnectionReady(*base, translate.peer_info(answer.result), ABILITIES)
-                )
+                base = self.no_session.base(call.method, call.line)
+                info = translate.peer_info(answer.result)
+                self.emit(model.ConnectionReady(*base, info, ABILITIES))
                 return
-        failure = None if error is None else explain(error)[1]
-        self.watch(model.Answered(*base, failure))
-
-    def _lost(self, failure: ConnectionLost) -> None:
-        """The connection is over. No call stands for a turn that has begun, so tell each one."""
-        for conversation in list(self.conversations.values()):
-            if conversation.turn is not None:
-                error = failure.fresh()
-                error.may_have_run = True
-                conversation.turn.failed(error)
-        exited = failure if isinstance(failure, ProcessExited) else None
-        self.watch(
-            model.ConnectionOver(
-                *self.place(None).base("", None),
-                failure.error_class,
-                str(failure),
-                exited.exit_code if exited else None,
-                exited.signal if exited else None,
-                exited.stderr_tail if exited else "",
-            )
-        )
+        super()._answered(call, error)
 
 
 def may_retry(error: DragomanError | None, attempt: int) -> bool:

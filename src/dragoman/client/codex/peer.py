@@ -7,13 +7,14 @@ safe, and the threads that the server remembers. A thread itself is in `thread`.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
 from msgspec import structs
 
+from dragoman.client.base import ClientPeer, started
 from dragoman.client.codex.client import ABILITIES, CodexClient, CodexOptions
 from dragoman.client.codex.thread import (
     CLOSE_TIMEOUT,
@@ -24,7 +25,7 @@ from dragoman.client.codex.thread import (
     require_policy,
     require_safe,
 )
-from dragoman.client.conversation import Opening, Peer, SessionSummary, absolute
+from dragoman.client.conversation import Opening, SessionSummary, absolute
 from dragoman.client.inquiries import Inquire
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.codex import shapes, translate
@@ -68,7 +69,7 @@ def _configured(server: Any) -> dict[str, Any]:
             raise Unsupported(f"Codex does not know MCP servers like this one: {server!r}")
 
 
-class CodexPeer(Peer):
+class CodexPeer(ClientPeer):
     """A Codex app-server."""
 
     client: CodexClient
@@ -77,8 +78,7 @@ class CodexPeer(Peer):
     auth_methods = ()
 
     def __init__(self, client: CodexClient, workspace: Path) -> None:
-        self.client = client
-        self.workspace = workspace
+        super().__init__(client, client, workspace)
         self.info = translate.named(client.server.user_agent)
         self._listed: Sequence[shapes.Model] | None = None
 
@@ -87,25 +87,8 @@ class CodexPeer(Peer):
         cls, stream: Stream, workspace: str | Path, options: CodexOptions | None = None
     ) -> Self:
         """Shake hands with the server on a stream; the stream is closed if that fails."""
-        try:
-            client = CodexClient(stream, options)
-        except BaseException:
-            await finish(stream.aclose())
-            raise
-        try:
-            await client.start()
-        except BaseException:
-            await client.aclose()
-            raise
+        client = await started(stream, lambda: CodexClient(stream, options))
         return cls(client, absolute(workspace))
-
-    @property
-    def on_event(self) -> Callable[[model.Event], None] | None:
-        return self.client.on_event
-
-    @on_event.setter
-    def on_event(self, watch: Callable[[model.Event], None] | None) -> None:
-        self.client.on_event = watch
 
     def inquire_with(self, inquire: Inquire) -> None:
         self.client.options = structs.replace(self.client.options, inquire=inquire)
@@ -130,7 +113,7 @@ class CodexPeer(Peer):
         else:
             params["threadId"] = opening.session_id
             params["excludeTurns"] = opening.how != "load"
-        with self.client.opening():
+        with self.client.early.expecting():
             answer = await self.client.ask(
                 _METHODS[opening.how],
                 params,
@@ -213,9 +196,6 @@ class CodexPeer(Peer):
 
     async def delete_session(self, session_id: str) -> None:
         await self.client.ask("thread/delete", {"threadId": session_id}, dict)
-
-    async def aclose(self) -> None:
-        await self.client.aclose()
 
 
 def _instant(thread: shapes.Thread) -> str | None:

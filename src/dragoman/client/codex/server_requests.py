@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from dragoman.client import inquiries
+from dragoman.client.base import fail_turn
 from dragoman.client.codex import approvals
 from dragoman.client.codex import inquiries as codex_inquiries
 from dragoman.client.file_guard import decided
@@ -22,7 +23,6 @@ from dragoman.client.inquiries import Inquire, Inquiry, Reply
 from dragoman.client.permissions import Answer, Question
 from dragoman.dialects.codex import shapes
 from dragoman.dialects.codex.items import UNREADABLE
-from dragoman.errors import UsageError
 from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.rpc import boundary
@@ -68,9 +68,9 @@ class ServerRequests:
                     return self._approve(call, request)
                 return self._fill_in(wanted, request)
         except UNREADABLE as error:
-            self._client.not_understood(request.method, request.line, str(error))
+            self._client.emit_unknown(request.method, request.line, str(error))
             raise boundary.invalid_params(error) from error
-        self._client.not_understood(request.method, request.line, "an unknown request")
+        self._client.emit_unknown(request.method, request.line, "an unknown request")
         raise boundary.method_not_found(request.method)
 
     async def _ask(
@@ -81,7 +81,7 @@ class ServerRequests:
         if conversation is None:
             work.close()
             return otherwise
-        return await conversation.asking(work, name, otherwise)
+        return await conversation.questions.ask(conversation.turn, work, otherwise, name=name)
 
     # -- approvals
 
@@ -95,7 +95,7 @@ class ServerRequests:
         question = approval.question(self._name(request), title)
         place = client.place(approval.thread_id, approval.turn_id)
         # Now and not in the coroutine, which begins behind everything that arrived together.
-        client.emit(
+        client.deliver(
             model.PermissionAsked(
                 *place.base(request.method, request.line),
                 question.request_id,
@@ -118,13 +118,13 @@ class ServerRequests:
     ) -> Any:
         client = self._client
         conversation = client.conversations.get(approval.thread_id)
-        deciding = decided(client.options.permit, question, partial(_fail, conversation))
+        deciding = decided(client.options.permit, question, partial(fail_turn, conversation))
         name = question.request_id
         given = await self._ask(approval.thread_id, deciding, name, Answer.CANCEL)
         option_id, reply, answer = approval.reply(given)
         if conversation is not None:
             conversation.answered(question, answer)
-        client.emit(
+        client.deliver(
             model.PermissionAnswered(
                 *place.base(request.method, None),
                 question.request_id,
@@ -144,7 +144,7 @@ class ServerRequests:
         place = self._client.place(asked.thread_id, asked.turn_id)
         name = self._name(request)
         message = "; ".join(str(question.get("question", "")) for question in asked.questions)
-        self._client.emit(
+        self._client.deliver(
             model.InputAsked(
                 *place.base(request.method, request.line),
                 name,
@@ -179,7 +179,7 @@ class ServerRequests:
     ) -> Coroutine[Any, Any, Any]:
         place = self._client.place(wanted.thread_id, wanted.turn_id)
         name = self._name(request)
-        self._client.emit(
+        self._client.deliver(
             model.InputAsked(
                 *place.base(request.method, request.line),
                 name,
@@ -214,7 +214,7 @@ class ServerRequests:
 
     def _settled(self, place: EventEnvelope, request: Request, name: str, *, action: str) -> None:
         base = place.base(request.method, None)
-        self._client.emit(model.InputAnswered(*base, name, action), 0)
+        self._client.deliver(model.InputAnswered(*base, name, action), 0)
 
 
 async def _replied(inquire: Inquire, inquiry: Inquiry) -> Reply:
@@ -224,9 +224,3 @@ async def _replied(inquire: Inquire, inquiry: Inquiry) -> Reply:
 
 async def _awaited(answering: Any, asked: Any) -> Any:
     return await answering(asked)
-
-
-def _fail(conversation: Any, error: UsageError) -> None:
-    """End the turn of a thread for a mistake of its caller."""
-    if conversation is not None and conversation.turn is not None:
-        conversation.turn.fail(error)

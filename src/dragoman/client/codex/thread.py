@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
+from dragoman.client.base import EventConversation
 from dragoman.client.codex.client import CodexClient
 from dragoman.client.codex.prompt import input_of
 from dragoman.client.codex.turn import CodexTurn
-from dragoman.client.conversation import Conversation, blocks_of
-from dragoman.client.permissions import Answer, Decision, Denial, Question
+from dragoman.client.conversation import blocks_of
 from dragoman.dialects.codex import shapes, translate
 from dragoman.errors import (
     CallTimeout,
@@ -29,8 +29,6 @@ from dragoman.events import model
 from dragoman.events.parts import Block, Choice, FileChange, SessionOption, Usage
 from dragoman.events.words import ChangeStage
 
-T = TypeVar("T")
-
 log: Final = logging.getLogger("dragoman.client")
 
 CLOSE_TIMEOUT: Final = 5.0
@@ -43,8 +41,11 @@ OPENAI: Final = "openai"
 """The provider whose models the server lists. Those of another one are that one's business."""
 
 
-class CodexConversation(Conversation):
+class CodexConversation(EventConversation):
     """A thread."""
+
+    client: CodexClient
+    turn: CodexTurn | None
 
     def __init__(
         self,
@@ -53,24 +54,18 @@ class CodexConversation(Conversation):
         settings: dict[str, str],
         models: Sequence[shapes.Model] = (),
     ) -> None:
-        self.client = client
+        super().__init__(client, answer.thread.id)
         self._listed = models
-        self.id = answer.thread.id
         self.cwd = answer.cwd
         self.model = answer.model
         self.provider = answer.model_provider
         self.mode = settings["sandbox"]
         self.policy = settings["approvalPolicy"]
-        self.replayed: list[model.Event] = []
-        self.turn: CodexTurn | None = None
-        self.unusable = False
         self.used: Usage | None = None
         """What the thread has used so far, all turns together."""
         self._wanted: dict[str, Any] = {}
         self._in_force = (self.mode, self.policy)
         self._unproved = False
-        self._questions: dict[str, asyncio.Task[Any] | None] = {}
-        """The open questions by name. One whose answer nothing works on yet has no task."""
         self._titles: dict[str, str] = {}
         self._changes: dict[str, tuple[FileChange, ...]] = {}
 
@@ -89,7 +84,7 @@ class CodexConversation(Conversation):
             self.model,
             thread.forked_from_id,
         )
-        self.client.emit(opened, 0)
+        self.client.deliver(opened, 0)
         self._tell_settings(native)
         if how != "load":
             return
@@ -97,7 +92,7 @@ class CodexConversation(Conversation):
         for turn in thread.turns:
             for event in translate.of_turn(turn, place, native):
                 self.replayed.append(event)
-                self.client.watch(event)
+                self.client.emit(event)
 
     def _model_option(self) -> SessionOption:
         """The models to choose from. Another provider than OpenAI has others than those that the
@@ -122,7 +117,7 @@ class CodexConversation(Conversation):
             modes=tuple(SessionOption(mode, mode, mode) for mode in translate.MODES),
             model=self.model,
         )
-        self.client.emit(told, 0)
+        self.client.deliver(told, 0)
 
     # -- prompting
 
@@ -256,9 +251,7 @@ class CodexConversation(Conversation):
                 if stage is ChangeStage.PROPOSED:
                     self._changes[tool_id] = changes
             case model.PermissionAsked(request_id=name) | model.InputAsked(request_id=name):
-                # Its task starts behind everything that arrived together with it, and that may
-                # be its withdrawal.
-                self._questions[name] = None
+                self.questions.announce(name)
             case model.TurnStarted() | model.TurnEnded():
                 self._titles.clear()
                 self._changes.clear()
@@ -266,13 +259,9 @@ class CodexConversation(Conversation):
                 pass
         return event if self.turn is None else self.turn.seen(event)
 
-    def will_tell(self, event: model.Event) -> bool:
-        """Whether the running turn tells of an event itself."""
-        return self.turn is not None and self.turn.will_tell(event)
-
     def deliver(self, event: model.Event, size: int) -> None:
         if isinstance(event, model.InputAnswered) and event.native == "serverRequest/resolved":
-            self._withdraw(event.request_id)
+            self.questions.withdraw(event.request_id)
         if self.turn is not None:
             self.turn.happened(event, size)
 
@@ -283,47 +272,6 @@ class CodexConversation(Conversation):
     def changes_of(self, item_id: str) -> tuple[FileChange, ...]:
         """The changes of files that a running tool call was announced with."""
         return self._changes.get(item_id, ())
-
-    # -- questions
-
-    async def asking(self, work: Coroutine[Any, Any, T], name: str, otherwise: T) -> T:
-        """Wait for somebody to answer; if the question is withdrawn, the answer is `otherwise`."""
-        turn = self.turn
-        if name not in self._questions or (turn is not None and turn.cancelling):
-            self._questions.pop(name, None)
-            work.close()
-            return otherwise
-        task = self.client.connection.tasks.start(work, "ask")
-        self._questions[name] = task
-        if turn is not None:
-            turn.question_opened()
-        try:
-            await asyncio.wait([task])
-        finally:
-            self._questions.pop(name, None)
-            if turn is not None:
-                turn.question_closed()
-            if not task.done():
-                task.cancel()
-        return otherwise if task.cancelled() else task.result()
-
-    def answered(self, question: Question, answer: Decision) -> None:
-        if self.turn is None:
-            return
-        if answer.allows:
-            self.turn.approvals += 1
-        elif answer is not Answer.CANCEL:
-            self.turn.denied(Denial(question.tool_call_id, question.title, question.kind))
-
-    def cancel_questions(self) -> None:
-        for task in self._questions.values():
-            if task is not None:
-                task.cancel()
-
-    def _withdraw(self, name: str) -> None:
-        task = self._questions.pop(name, None)
-        if task is not None:
-            task.cancel()
 
 
 def require_mode(mode: str) -> str:

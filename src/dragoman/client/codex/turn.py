@@ -18,7 +18,7 @@ from dragoman.client.conversation import ConversationTurn
 from dragoman.client.results import Result
 from dragoman.client.turns import TurnEndMark, TurnStage
 from dragoman.dialects.codex import shapes
-from dragoman.errors import AuthRequired, DragomanError
+from dragoman.errors import AuthRequired, ConnectionLost, DragomanError
 from dragoman.events import model
 from dragoman.events.parts import Block, Failure, Usage
 from dragoman.events.words import Outcome
@@ -148,7 +148,12 @@ class CodexTurn(ConversationTurn):
             self.cancel()
 
     def made(self, event: model.Event) -> None:
-        self._client.watch(event)
+        self._client.emit(event)
+
+    def lost(self, failure: ConnectionLost) -> None:
+        """The connection is over, and the turn with it."""
+        failure.may_have_run = True
+        self.failed(failure)
 
     async def wait_active(self) -> None:
         """Wait until the server says that the turn has started; before, it knows of none."""

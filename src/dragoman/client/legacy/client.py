@@ -7,18 +7,14 @@ The dialect (`dialects.legacy`) is an argument and translates messages to events
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import itertools
-import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dragoman.client.budgets import Budgets
+from dragoman.client.base import EventClient, call_in_order
 from dragoman.client.legacy import inbound
 from dragoman.client.legacy.method_names import MethodNames, proves_nothing_ran
 from dragoman.client.options import DialectOptions
@@ -27,11 +23,7 @@ from dragoman.dialects.legacy.base import ClientEnd, Message
 from dragoman.dialects.legacy.keyed.shapes import AUTHENTICATE
 from dragoman.errors import (
     CallError,
-    ConnectionClosed,
-    ConnectionLost,
-    DragomanError,
     InvalidAnswer,
-    ProcessExited,
     ProtocolMismatch,
     RemoteError,
 )
@@ -41,20 +33,14 @@ from dragoman.rpc import Call, Connection, ConnectionSettings, End
 from dragoman.transports.base import Stream
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import UNDECODABLE, Notification, Request
-from dragoman.wire.peer import Noise, Stray
 
 if TYPE_CHECKING:
     from dragoman.client.legacy.peer import DocumentConversation
 
 T = TypeVar("T")
 
-log: Final = logging.getLogger("dragoman.client")
-
 MASK: Final = b"***"
 """Stands for a secret in the raw message of an event."""
-
-EARLY_EVENTS: Final = 4096
-"""Events kept for a session whose id is not known yet: some agents talk before they answer."""
 
 
 class DocumentOptions(DialectOptions, frozen=True, kw_only=True):
@@ -66,7 +52,7 @@ class DocumentOptions(DialectOptions, frozen=True, kw_only=True):
     """Whether the dialect of threads begins with a handshake."""
 
 
-class DocumentClient:
+class DocumentClient(EventClient["DocumentConversation"]):
     """One connection. `start` it before use, `aclose` it after."""
 
     def __init__(
@@ -79,12 +65,9 @@ class DocumentClient:
     ) -> None:
         self.end = end
         self.options = options or DocumentOptions()
-        self.budgets = self.options.budgets or Budgets()
         self.chains = chains or MethodNames(end.name)
-        self.conversations: dict[str, DocumentConversation] = {}
         self.active: DocumentConversation | None = None
         """The conversation whose turn runs, for dialects whose messages do not name one."""
-        self.on_event = self.options.on_event
         self.secrets: list[bytes] = []
         """What was sent to log in, as it stands on the wire: the answer may repeat it."""
         self.permissions: Counter[str] = Counter()
@@ -93,19 +76,13 @@ class DocumentClient:
         """The line of the answer that is being read."""
         self._told: bytes | None = None
         self._stream = stream
-        self._opening = 0
-        self._early: list[model.Event] = []
         limit = self.options.max_line_size
         settings = ConnectionSettings(
             half_duplex=end.half_duplex,
             max_line_size=DEFAULT_MAX_LINE_SIZE if limit is None else limit,
         )
-        self.connection = Connection(stream, End.CLIENT, self, settings=settings)
-        self.connection.on_end = self._lost
-        self.connection.on_answer = self._answered
-        self.numbers = itertools.count(1)
-        self.source = model.Source(end.name, self.connection.name)
-        self._place = EventEnvelope(self.source, self.numbers, None)
+        connection = Connection(stream, End.CLIENT, self, settings=settings)
+        super().__init__(self.options, end.name, connection)
 
     # -- life
 
@@ -116,9 +93,6 @@ class DocumentClient:
         if hello is not None:
             await self.ask(hello, self._greeted, timeout=self.budgets.initialize)
 
-    async def aclose(self) -> None:
-        await self.connection.aclose()
-
     def end_soon(self) -> None:
         """End the connection, and the process behind it, without waiting for it here."""
         self.connection.tasks.start(self._stream.aclose(), "end the connection")
@@ -128,29 +102,15 @@ class DocumentClient:
     async def ask(self, message: Message, read: Callable[[Raw], T], *, timeout: float) -> T:
         """Call a method. `read` makes something of the answer, in the order of the wire."""
         method, params = message
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-        def settle(raw: Raw | None, error: DragomanError | None) -> None:
-            if future.done():
-                return
-            if raw is None:
-                assert error is not None
-                future.set_exception(error)
-                return
+        def then(call: Call, raw: Raw) -> T:
             self.answer = call.line
             try:
-                future.set_result(self.reading(method, read, raw))
-            except DragomanError as refused:
-                future.set_exception(refused)
+                return self.reading(method, read, raw)
             finally:
                 self.answer = None
 
-        call = self.connection.begin(method, params, settle=settle, timeout=timeout)
-        try:
-            return await future
-        except asyncio.CancelledError:
-            call.give_up(ConnectionClosed("the caller was cancelled"))
-            raise
+        return await call_in_order(self.connection, method, params, then, timeout=timeout)
 
     def reading(self, method: str, read: Callable[[Raw], T], raw: Raw) -> T:
         """Read an answer; a malformed one is the other side's fault and has a name."""
@@ -193,32 +153,11 @@ class DocumentClient:
 
     def place_of(self, session_id: str | None) -> EventEnvelope:
         if session_id is None:
-            return self._place if self.active is None else self.active.place
+            return self.no_session if self.active is None else self.active.place
         conversation = self.conversations.get(session_id)
         if conversation is not None:
             return conversation.place
-        return EventEnvelope(self.source, self.numbers, session_id)
-
-    def emit(self, event: model.Event, size: int) -> None:
-        """Hand an event to its conversation and to whoever watches."""
-        conversation = None if event.session is None else self.conversations.get(event.session)
-        if conversation is None or not conversation.will_tell(event):
-            self.watch(event)
-        if conversation is not None:
-            conversation.deliver(event, size)
-        elif event.session is None:
-            return
-        elif self._opening and len(self._early) < EARLY_EVENTS:
-            self._early.append(event)
-
-    def watch(self, event: model.Event) -> None:
-        """Tell whoever watches all events."""
-        if self.on_event is not None:
-            try:
-                self.on_event(event)
-            except Exception:
-                # One observer must not stop the others.
-                log.exception("the observer of a connection's events failed")
+        return self.place(session_id)
 
     def of_answer(self, event: model.Event) -> model.Event:
         """An event that the answer made which is being read. A dialect sees the result in it; the
@@ -228,100 +167,52 @@ class DocumentClient:
         self._told = self.answer
         return replace(event, raw=self.answer)
 
-    @contextlib.contextmanager
-    def expecting(self) -> Iterator[None]:
-        """While a session is being opened whose id only the answer will tell."""
-        self._opening += 1
-        try:
-            yield
-        finally:
-            self._opening -= 1
-            if not self._opening:
-                self._early.clear()
-
-    def adopt(self, conversation: DocumentConversation) -> None:
-        """A conversation is there: it gets what came for it before."""
-        self.conversations[conversation.id] = conversation
-        early, self._early = self._early, []
-        for event in early:
-            if event.session == conversation.id:
-                conversation.deliver(event, 0)
-            else:
-                self._early.append(event)
-
     # -- called by the connection
 
-    def _lost(self, failure: ConnectionLost) -> None:
-        # A turn whose prompt was acknowledged has no open call that would tell it.
-        for conversation in [*self.conversations.values()]:
-            if conversation.turn is not None:
-                conversation.turn.lost(failure.fresh())
-        exited = failure if isinstance(failure, ProcessExited) else None
-        self.watch(
-            model.ConnectionOver(
-                *self._place.base("", None),
-                failure.error_class,
-                str(failure),
-                exited.exit_code if exited else None,
-                exited.signal if exited else None,
-                exited.stderr_tail if exited else "",
-            )
-        )
-
     def _answered(self, call: Call, error: CallError | None) -> None:
-        """An answer came, and whoever waited for it has it: its line is kept for who watches."""
         told, self._told = self._told, None
         if call.line is not None and call.line is told:
             return
-        login = call.method == AUTHENTICATE
-        base = self._place.base(call.method, self._masked(call.line) if login else call.line)
-        # Why a login failed may repeat its secret, and stands in the masked line, too.
-        failure = None if error is None or login else explain(error)[1]
-        self.watch(model.Answered(*base, failure))
+        if call.method == AUTHENTICATE:
+            # Why a login failed may repeat its secret, and stands in the masked line, too.
+            base = self.no_session.base(call.method, self._shown(call.line))
+            self.emit(model.Answered(*base, None))
+        else:
+            super()._answered(call, error)
 
     def _greeted(self, result: Raw) -> None:
         """The handshake was answered: tell of it, or of why there can be none."""
-        base = self._place.base("initialize", self.answer)
+        base = self.no_session.base("initialize", self.answer)
         self._told = self.answer
         end = self.end
         try:
             end.greeted(result)
         except ProtocolMismatch as mismatch:
             failure = explain(mismatch)[1]
-            self.watch(model.ErrorReported(*base, "connection", failure))
+            self.emit(model.ErrorReported(*base, "connection", failure))
             raise
         except UNDECODABLE as error:
-            self.watch(model.Unknown(*base, str(error)))
+            self.emit(model.Unknown(*base, str(error)))
             raise
-        self.watch(
+        self.emit(
             model.ConnectionReady(*base, end.info, end.capabilities, end.version, end.auth_methods)
         )
 
-    def _masked(self, line: bytes | None) -> bytes | None:
+    def _shown(self, line: bytes | None) -> bytes | None:
+        # A late answer to a login is noise, and holds its secret.
         for secret in self.secrets:
             line = None if line is None else line.replace(secret, MASK)
         return line
-
-    def attach(self, connection: Connection) -> None:
-        pass
 
     def notification(self, notification: Notification) -> None:
         line = notification.line
         events = self.end.notified(notification.method, notification.params, line, self.place_of)
         for event in events:
-            self.emit(event, len(line))
+            self.deliver(event, len(line))
 
     def request(self, request: Request) -> Any:
         try:
             return inbound.answer(self, request)
         except RemoteError as refusal:
-            self.watch(model.Unknown(*self._place.base(request.method, request.line), str(refusal)))
+            self.emit_unknown(request.method, request.line, str(refusal))
             raise
-
-    def noise(self, noise: Noise | Stray) -> None:
-        log.debug("noise: %.200r", noise.line)
-        # A late answer to a login is noise.
-        base = self._place.base("", self._masked(noise.line))
-        self.watch(model.Unknown(*base, "no message that is understood here"))
-        if self.options.on_noise is not None:
-            self.options.on_noise(noise)

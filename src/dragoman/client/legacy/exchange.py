@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.client.budgets import Budgets
-from dragoman.client.legacy.open import start_program
+from dragoman.client.programs import start_program
 from dragoman.errors import ConnectionClosed, DragomanError, InvalidAnswer
 from dragoman.rpc import Connection, ConnectionSettings, End, boundary
 from dragoman.transports.base import Stream
@@ -67,7 +67,7 @@ class Exchange:
     ) -> Self:
         """Start a program and be its client."""
         budgets = budgets or Budgets()
-        stream = await start_program(argv, cwd, env, inherit, budgets.spawn)
+        stream = await start_program(argv, cwd=cwd, env=env, inherit=inherit, timeout=budgets.spawn)
         try:
             return cls(stream, budgets=budgets)
         except BaseException:

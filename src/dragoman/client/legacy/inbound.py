@@ -13,18 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from dragoman.client import file_guard
+from dragoman.client.base import fail_turn, service_refusal
 from dragoman.client.permissions import Answer, Permit, Question, settled
 from dragoman.dialects.legacy.keyed import shapes, translate
-from dragoman.errors import (
-    ArgumentInvalid,
-    FileMissing,
-    ProgramNotFound,
-    RemoteError,
-    ServiceError,
-    SpawnError,
-    TerminalUnknown,
-    UsageError,
-)
+from dragoman.errors import RemoteError, ServiceError, SpawnError
 from dragoman.events import model
 from dragoman.rpc import boundary
 from dragoman.wire import codes
@@ -69,7 +61,7 @@ def _permission(
         params = msgspec.structs.replace(params, permission_id=f"{params.permission_id}#{times}")
     # Now and not in the coroutine, which begins behind everything that arrived together.
     for event in translate.of_permission(params, conversation.place, request.line):
-        client.emit(event, len(request.line))
+        client.deliver(event, len(request.line))
     return _decided(client, conversation, params)
 
 
@@ -85,12 +77,12 @@ async def _decided(
         tool_call=params,
         request_id=params.permission_id,
     )
-    fail = functools.partial(_fail, conversation)
+    fail = functools.partial(fail_turn, conversation)
     deciding = file_guard.decided(client.options.permit, question, fail)
-    given = await conversation.asking(deciding, Answer.CANCEL)
+    given = await conversation.questions.ask(conversation.turn, deciding, Answer.CANCEL)
     option, answer = settled(translate.OPTIONS, given)
     conversation.answered(question, answer)
-    client.emit(
+    client.deliver(
         model.PermissionAnswered(
             *conversation.place.base(shapes.PERMISSION, None),
             params.permission_id,
@@ -103,12 +95,6 @@ async def _decided(
     if option is None:
         return shapes.Decision("reject", cancelled=True)
     return shapes.Decision(option)
-
-
-def _fail(conversation: DocumentConversation, error: UsageError) -> None:
-    """End the turn of a session for a mistake of its caller."""
-    if conversation.turn is not None:
-        conversation.turn.fail(error)
 
 
 # -- files and terminals
@@ -172,8 +158,8 @@ async def _guarded(guard: Permit, conversation: DocumentConversation, params: An
             )
         case _:
             return
-    deciding = file_guard.decided(guard, question, functools.partial(_fail, conversation))
-    answer = await conversation.asking(deciding, Answer.CANCEL)
+    deciding = file_guard.decided(guard, question, functools.partial(fail_turn, conversation))
+    answer = await conversation.questions.ask(conversation.turn, deciding, Answer.CANCEL)
     if question.kind != "read" or not answer.allows:
         # Reading a file is not a permission that an agent would ask for.
         conversation.answered(question, answer)
@@ -198,7 +184,7 @@ def _service(
         )
         # Now and not in the coroutine, which begins behind everything that arrived together.
         base = conversation.place.base(request.method, request.line)
-        client.emit(called(*base), len(request.line))
+        client.deliver(called(*base), len(request.line))
 
         async def answered() -> Any:
             try:
@@ -207,26 +193,12 @@ def _service(
                 return await work(conversation, params)
             except (ServiceError, SpawnError) as error:
                 base = conversation.place.base(request.method, None)
-                client.emit(called(*base, error=str(error)), 0)
-                raise RemoteError(
-                    _code(error), str(error), {"errorClass": error.error_class}
-                ) from error
+                client.deliver(called(*base, error=str(error)), 0)
+                raise service_refusal(error) from error
 
         return answered()
 
     return serve
-
-
-def _code(error: ServiceError | SpawnError) -> int:
-    match error:
-        case FileMissing() | TerminalUnknown() | ProgramNotFound():
-            return codes.NOT_FOUND
-        case ArgumentInvalid():
-            return codes.INVALID_PARAMS
-        case SpawnError():
-            return codes.INTERNAL_ERROR
-        case _:
-            return codes.INTERNAL_ERROR if error.blame == "world" else codes.INVALID_PARAMS
 
 
 def _always(client: DocumentClient) -> bool:

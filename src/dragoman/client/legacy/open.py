@@ -6,24 +6,22 @@ detect it.
 
 from __future__ import annotations
 
-import asyncio
-import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from dragoman.client.base import started
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import absolute
 from dragoman.client.legacy.client import DocumentClient, DocumentOptions
 from dragoman.client.legacy.method_names import MethodNames
 from dragoman.client.legacy.peer import DocumentPeer, KeyedPeer
-from dragoman.client.programs import launch_of, program_of
+from dragoman.client.programs import launch_of, program_of, start_program
 from dragoman.dialects.discovery import Cache, Program
 from dragoman.dialects.legacy import chained, keyed, oneshot, tagged, threads
 from dragoman.dialects.legacy.base import ClientEnd
-from dragoman.errors import SpawnError, Unsupported
-from dragoman.transports import spawn
+from dragoman.errors import Unsupported
 from dragoman.transports.base import Stream
 
 
@@ -81,25 +79,18 @@ async def use_peer(
     `cache` and `program` let what was found out about a program outlive the connection; `launch`
     tells several launches of one program apart.
     """
-    try:
-        make = DIALECTS.get(dialect)
-        if make is None:
+    chosen = options or DocumentOptions()
+
+    def make() -> DocumentPeer:
+        make_end = DIALECTS.get(dialect)
+        if make_end is None:
             raise Unsupported(f"there is no dialect {dialect!r}; there are {', '.join(DIALECTS)}")
-        options = options or DocumentOptions()
-        client = DocumentClient(
-            stream, make(options), options, chains=MethodNames(dialect, cache, program, launch)
-        )
-    except BaseException:
-        await stream.aclose()
-        raise
-    kind = KeyedPeer if dialect == keyed.DIALECT else DocumentPeer
-    peer = kind(client, absolute(workspace))
-    try:
-        await peer.start()
-    except BaseException:
-        await peer.aclose()
-        raise
-    return peer
+        chains = MethodNames(dialect, cache, program, launch)
+        client = DocumentClient(stream, make_end(chosen), chosen, chains=chains)
+        kind = KeyedPeer if dialect == keyed.DIALECT else DocumentPeer
+        return kind(client, absolute(workspace))
+
+    return await started(stream, make)
 
 
 @asynccontextmanager
@@ -117,7 +108,7 @@ async def open_peer(
     options = options or DocumentOptions()
     folder = absolute(workspace or Path.cwd())
     timeout = (options.budgets or Budgets()).spawn
-    stream = await start_program(argv, folder, env, inherit, timeout)
+    stream = await start_program(argv, cwd=folder, env=env, inherit=inherit, timeout=timeout)
     async with await use_peer(
         dialect,
         stream,
@@ -128,18 +119,3 @@ async def open_peer(
         launch=launch_of(argv),
     ) as peer:
         yield peer
-
-
-async def start_program(
-    argv: Sequence[str],
-    cwd: str | os.PathLike[str] | None,
-    env: Mapping[str, str] | None,
-    inherit: Iterable[str],
-    timeout: float,
-) -> Stream:
-    """A stream to a new program."""
-    try:
-        async with asyncio.timeout(timeout):
-            return await spawn(argv, cwd=cwd, env=env, inherit=inherit)
-    except TimeoutError as error:
-        raise SpawnError(f"{argv[0]!r} could not be started within {timeout:g} s") from error

@@ -6,33 +6,23 @@ cannot express is refused before anything is sent. `client` has the connection, 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import itertools
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dragoman.client.conversation import (
-    Conversation,
-    Opening,
-    Peer,
-    SessionSummary,
-    blocks_of,
-)
+from dragoman.client.base import ClientPeer, EventConversation, WorkspaceServices
+from dragoman.client.conversation import Opening, SessionSummary, blocks_of
 from dragoman.client.legacy.client import DocumentClient
 from dragoman.client.legacy.content import prompt_blocks, servers
 from dragoman.client.legacy.method_names import NONE
 from dragoman.client.legacy.turn import DocumentTurn
-from dragoman.client.permissions import Answer, Decision, Denial, Question
-from dragoman.client.services.files import Files
-from dragoman.client.services.terminals import Terminals
-from dragoman.client.services.workspace import Workspace
 from dragoman.dialects.legacy.base import Listed
 from dragoman.dialects.legacy.keyed import shapes as keyed
 from dragoman.errors import (
@@ -41,19 +31,19 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.events import model
-from dragoman.events.model import EventEnvelope
 from dragoman.events.parts import Block
-from dragoman.rpc.tasks import finish
+
+if TYPE_CHECKING:
+    from dragoman.client.services.terminals import Terminals
 
 
-class DocumentPeer(Peer):
+class DocumentPeer(ClientPeer):
     """An agent that speaks one of the documents' dialects. `start` it, or use `open`."""
 
     client: DocumentClient
 
     def __init__(self, client: DocumentClient, workspace: Path) -> None:
-        self.client = client
-        self.workspace = workspace
+        super().__init__(client, client, workspace)
         self.dialect = client.end.name
         self._take_over()
 
@@ -66,17 +56,8 @@ class DocumentPeer(Peer):
             self.capabilities = replace(self.capabilities, list=False, load=False)
 
     async def start(self) -> None:
-        """Begin to read and shake hands."""
-        await self.client.start()
+        await super().start()
         self._take_over()
-
-    @property
-    def on_event(self) -> Callable[[model.Event], None] | None:
-        return self.client.on_event
-
-    @on_event.setter
-    def on_event(self, watch: Callable[[model.Event], None] | None) -> None:
-        self.client.on_event = watch
 
     # -- sessions
 
@@ -107,7 +88,7 @@ class DocumentPeer(Peer):
             early.place.replay = True
             self.client.adopt(early)
         try:
-            with self.client.expecting():
+            with self.client.early.expecting():
                 return await self.client.ask_any(
                     "create", messages, opened, timeout=self.client.budgets.session
                 )
@@ -161,12 +142,12 @@ class DocumentPeer(Peer):
             str(opening.cwd),
         )
         for event in (told, *events):
-            client.emit(client.of_answer(event), 0)
+            client.deliver(client.of_answer(event), 0)
         if opening.model is not None:
             # No dialect of the documents tells the model. One that opens a session with it has
             # accepted it by its answer.
             base = conversation.place.base(opening.how, None)
-            client.emit(model.SettingsChanged(*base, model=opening.model), 0)
+            client.deliver(model.SettingsChanged(*base, model=opening.model), 0)
         return conversation
 
     async def _learn(self) -> None:
@@ -207,13 +188,6 @@ class DocumentPeer(Peer):
             if cursor is None:
                 return
 
-    async def aclose(self) -> None:
-        ending = [conversation.let_go() for conversation in [*self.client.conversations.values()]]
-        try:
-            await finish(asyncio.gather(*(each.aclose() for each in ending if each is not None)))
-        finally:
-            await self.client.aclose()
-
 
 class KeyedPeer(DocumentPeer):
     """An agent of the keyed dialect, which knows passwords and tokens."""
@@ -233,26 +207,22 @@ class KeyedPeer(DocumentPeer):
         )
         # Without a raw message: the one that was sent holds the secret.
         base = self.client.place_of(None).base(keyed.AUTHENTICATE, None)
-        self.client.emit(model.LoginChanged(*base, True), 0)
+        self.client.deliver(model.LoginChanged(*base, True), 0)
 
 
-class DocumentConversation(Conversation):
+class DocumentConversation(EventConversation, WorkspaceServices):
     """One session, or the only one there is."""
 
+    client: DocumentClient
+    turn: DocumentTurn | None
+
     def __init__(self, peer: DocumentPeer, session_id: str, cwd: Path) -> None:
-        self.id = session_id
-        self.cwd = cwd
-        self.turn: DocumentTurn | None = None
-        self.unusable = False
-        self.replayed: list[model.Event] = []
+        EventConversation.__init__(self, peer.client, session_id)
+        WorkspaceServices.__init__(self, cwd)
         self.modes: tuple[str, ...] = ()
         self.peer = peer
-        self.client = peer.client
-        self.place = EventEnvelope(self.client.source, self.client.numbers, session_id)
+        self.place = self.client.place(session_id)
         self._turns = itertools.count(1)
-        self._questions: set[asyncio.Task[Any]] = set()
-        self._files: Files | None = None
-        self._terminals: Terminals | None = None
 
     # -- prompting
 
@@ -276,7 +246,7 @@ class DocumentConversation(Conversation):
         assert message is not None
         await client.ask(message, lambda raw: None, timeout=client.budgets.request)
         base = self.place.base(message[0], None)
-        client.emit(model.SettingsChanged(*base, mode=mode_id), 0)
+        client.deliver(model.SettingsChanged(*base, mode=mode_id), 0)
 
     async def set_model(self, model_id: str) -> None:
         self.peer.require(False, "switch the model of an open session")
@@ -293,19 +263,13 @@ class DocumentConversation(Conversation):
             await terminals.aclose()
 
     def let_go(self) -> Terminals | None:
-        """Forget the session at once; what is returned still has to be closed."""
         if self.turn is not None and self.client.connection.failure is None:
             self.turn.cancel()
-        if self.client.conversations.get(self.id) is self:
-            del self.client.conversations[self.id]
+        self.client.forget(self)
         self.cancel_questions()
         return self._terminals
 
     # -- for the client
-
-    def will_tell(self, event: model.Event) -> bool:
-        """Whether the running turn tells of an event itself."""
-        return self.turn is not None and self.turn.will_tell(event)
 
     def deliver(self, event: model.Event, size: int) -> None:
         if isinstance(event, model.SettingsChanged) and isinstance(event.modes, tuple):
@@ -317,52 +281,3 @@ class DocumentConversation(Conversation):
 
     async def wait_replayed(self) -> None:
         """History is over when the session is open, so there is nothing to wait for."""
-
-    # -- services
-
-    def _workspace(self) -> Workspace:
-        return Workspace([self.cwd])
-
-    def files(self) -> Files:
-        if self._files is None:
-            self._files = Files(self._workspace())
-        return self._files
-
-    def terminals(self) -> Terminals:
-        if self._terminals is None:
-            self._terminals = Terminals(self._workspace())
-        return self._terminals
-
-    # -- questions
-
-    async def asking(self, work: Coroutine[Any, Any, Decision], otherwise: Decision) -> Decision:
-        """Wait for somebody to answer; cancelling the turn answers with `otherwise`."""
-        turn = self.turn
-        if turn is not None and turn.cancelling:
-            work.close()
-            return otherwise
-        task = self.client.connection.tasks.start(work, "ask")
-        self._questions.add(task)
-        if turn is not None:
-            turn.question_opened()
-        try:
-            await asyncio.wait([task])
-        finally:
-            self._questions.discard(task)
-            if turn is not None:
-                turn.question_closed()
-            if not task.done():
-                task.cancel()
-        return otherwise if task.cancelled() else task.result()
-
-    def answered(self, question: Question, answer: Decision) -> None:
-        if self.turn is None:
-            return
-        if answer.allows:
-            self.turn.approvals += 1
-        elif answer is not Answer.CANCEL:
-            self.turn.denied(Denial(question.tool_call_id, question.title, question.kind))
-
-    def cancel_questions(self) -> None:
-        for task in self._questions:
-            task.cancel()

@@ -176,7 +176,7 @@ class DocumentTurn(ConversationTurn):
             super().conclude(ended, error)
 
     def made(self, event: model.Event) -> None:
-        self._client.watch(event)
+        self._client.emit(event)
 
     def failed(self, error: DragomanError) -> None:
         if self.state is not TurnStage.ENDED:

@@ -315,14 +315,14 @@ async def test_somebody_who_answers_although_the_turn_was_cancelled_is_heard() -
             prompt = await agent.expect("session/prompt")
             agent.ask(1, ASK, agent.permission())
             agent.ask(2, ASK, agent.permission())
-            await until(lambda: len(session._questions) == 2)
+            await until(lambda: len(session.questions) == 2)
             turn.cancel()
             session.cancel_questions()
             await agent.expect("session/cancel")
             for id in (1, 2):
                 answer = (await agent.heard_answer(id))["result"]
                 assert answer["outcome"]["outcome"] == "selected"
-            assert not session._questions
+            assert not session.questions
             agent.answer(prompt, {"stopReason": "cancelled"})
             await turn.wait()
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 import dragoman
+from dragoman.client import early_messages
 from dragoman.client.codex import CodexClient, CodexOptions, CodexPeer
 from dragoman.client.codex import client as client_module
 from dragoman.client.codex.client import NEVER_USED, OVERLOADED_TRIES, retry_delay
@@ -183,25 +184,25 @@ async def test_events_that_come_before_the_answer_reach_the_thread() -> None:
     server.answers["thread/start"] = opened
     async with connected(server) as peer, peer.session() as talk:
         assert talk.used.total_tokens == 5  # type: ignore[attr-defined]
-        assert peer.client._early == []
+        assert len(peer.client.early) == 0
         server.tell("warning", threadId="another", message="later")
         server.answers["thread/list"] = {"data": []}
         assert [s async for s in peer.list_sessions()] == []
-        assert peer.client._early == []
+        assert len(peer.client.early) == 0
 
 
 @aio
 async def test_the_events_kept_for_threads_to_come_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(client_module, "EARLY_LIMIT", 3)
+    monkeypatch.setattr(early_messages, "MAX_EARLY", 3)
     async with connected(Server()) as peer:
-        with peer.client.opening(), peer.client.opening():
+        with peer.client.early.expecting(), peer.client.early.expecting():
             for _ in range(10):
                 place = peer.client.place("unknown")
-                peer.client.emit(model.TurnStarted(*place.base("x", None)), 0)
-            assert len(peer.client._early) == 3
-        assert peer.client._early == []
+                peer.client.deliver(model.TurnStarted(*place.base("x", None)), 0)
+            assert len(peer.client.early) == 3
+        assert len(peer.client.early) == 0
 
 
 @aio

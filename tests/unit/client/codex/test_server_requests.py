@@ -202,7 +202,7 @@ async def test_a_question_that_the_server_withdraws_is_cancelled() -> None:
         async with asyncio.timeout(WAIT):
             await asked.wait()
             server.tell("serverRequest/resolved", threadId="t1", requestId="nonsense")
-            (id,) = talk._questions
+            (id,) = talk.questions._open
             server.tell("serverRequest/resolved", threadId="t1", requestId=id)
             await over.wait()
             assert await question == {"decision": "cancel"}

@@ -137,7 +137,7 @@ async def test_cancelling_answers_an_open_question_as_cancelled() -> None:
                 far.ask("session/request_permission", KEYED["permission"])
             )
             await until(lambda: turn.ready)
-            await until(lambda: bool(session._questions))  # type: ignore[attr-defined]
+            await until(lambda: bool(session.questions))  # type: ignore[attr-defined]
             turn.cancel()
             assert (await asked)["result"] == KEYED["reject"]
             again = await far.ask("session/request_permission", KEYED["permission"])

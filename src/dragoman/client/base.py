@@ -1,0 +1,435 @@
+"""What the clients of ACP, Codex and the legacy dialects share.
+
+`BaseClient` is a connection with its open sessions, `EventFeed` the numbered events of a
+connection, `EventClient` and `EventConversation` the client and session of dialects whose messages
+all become events, `ClientPeer` the peer above them, and `WorkspaceServices` the files and terminals
+of a session. None of them knows a method of a dialect.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
+
+from dragoman.client.budgets import Budgets
+from dragoman.client.conversation import Conversation, Peer
+from dragoman.client.early_messages import EarlyMessages
+from dragoman.client.open_questions import OpenQuestions
+from dragoman.client.permissions import Decision, Question
+from dragoman.client.results import explain
+from dragoman.errors import (
+    ArgumentInvalid,
+    CallError,
+    ConnectionClosed,
+    ConnectionLost,
+    DragomanError,
+    FileMissing,
+    ProcessExited,
+    ProgramNotFound,
+    RemoteError,
+    ServiceError,
+    SpawnError,
+    TerminalUnknown,
+    UsageError,
+)
+from dragoman.events import model
+from dragoman.events.model import EventEnvelope
+from dragoman.rpc import Call, Connection
+from dragoman.rpc.tasks import finish
+from dragoman.transports.base import Stream
+from dragoman.wire import codes
+from dragoman.wire.peer import Noise, Stray
+
+if TYPE_CHECKING:
+    from msgspec import Raw
+
+    from dragoman.client.options import DialectOptions
+    from dragoman.client.services.files import Files
+    from dragoman.client.services.terminals import Terminals
+    from dragoman.client.services.workspace import Workspace
+
+C = TypeVar("C", bound="Startable")
+S = TypeVar("S", bound="OpenSession")
+T = TypeVar("T")
+
+log: Final = logging.getLogger("dragoman.client")
+
+
+async def call_in_order(
+    connection: Connection,
+    method: str,
+    params: Any,
+    then: Callable[[Call, Raw], T],
+    *,
+    timeout: float | None,
+    explain: Callable[[DragomanError], DragomanError] | None = None,
+) -> T:
+    """Call a method and return what `then` makes of its result.
+
+    `then` is called while the answer is being read. A caller that waits goes on a little later,
+    when what the agent sent right behind the answer was already handled: it would take over an
+    older state for a newer one, and an update would not find its session.
+    """
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def settle(raw: Raw | None, error: DragomanError | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error if explain is None else explain(error))
+            return
+        assert raw is not None
+        try:
+            future.set_result(then(call, raw))
+        except DragomanError as invalid:
+            future.set_exception(invalid)
+        except Exception as failure:
+            # A mistake in `then` is logged as one, and the caller must not wait for ever.
+            future.set_exception(failure)
+            raise
+
+    call = connection.begin(method, params, settle=settle, timeout=timeout)
+    try:
+        return await future
+    except asyncio.CancelledError:
+        call.give_up(ConnectionClosed("the caller was cancelled"))
+        raise
+
+
+# -- sessions
+
+
+class WorkspaceServices:
+    """The files and terminals of a session: made for the first request, confined to its folders."""
+
+    __slots__ = ("_files", "_terminals", "additional_directories", "cwd")
+
+    def __init__(self, cwd: Path, additional_directories: Sequence[Path] = ()) -> None:
+        self.cwd = cwd
+        self.additional_directories = tuple(additional_directories)
+        self._files: Files | None = None
+        self._terminals: Terminals | None = None
+
+    # -- services
+
+    @property
+    def missing_file_is_empty(self) -> bool:
+        """Whether reading a missing file returns nothing instead of an error."""
+        return False
+
+    def files(self) -> Files:
+        if self._files is None:
+            from dragoman.client.services.files import Files
+
+            self._files = Files(self._workspace(), missing_file_is_empty=self.missing_file_is_empty)
+        return self._files
+
+    def terminals(self) -> Terminals:
+        if self._terminals is None:
+            from dragoman.client.services.terminals import Terminals
+
+            self._terminals = Terminals(self._workspace())
+        return self._terminals
+
+    def _workspace(self) -> Workspace:
+        # Not at the top: most agents never ask for a file or a terminal.
+        from dragoman.client.services.workspace import Workspace
+
+        return Workspace([self.cwd, *self.additional_directories])
+
+
+def service_refusal(error: ServiceError | SpawnError) -> RemoteError:
+    """What the agent gets for a request that a service of ours refused or could not carry out."""
+    match error:
+        case FileMissing() | TerminalUnknown() | ProgramNotFound():
+            code = codes.NOT_FOUND
+        case ArgumentInvalid():
+            code = codes.INVALID_PARAMS
+        case ServiceError() if error.blame != "world":
+            code = codes.INVALID_PARAMS
+        case _:
+            code = codes.INTERNAL_ERROR
+    return RemoteError(code, str(error), {"errorClass": error.error_class})
+
+
+# -- clients
+
+
+class OpenSession(Protocol):
+    """What a client needs to know of its sessions."""
+
+    @property
+    def id(self) -> str: ...
+
+    def let_go(self) -> Terminals | None:
+        """Forget the session at once; what is returned still has to be closed."""
+
+
+class BaseClient(abc.ABC, Generic[S]):
+    """One connection to an agent and the sessions that are open on it, for ``async with``."""
+
+    connection: Connection
+
+    def __init__(self, options: DialectOptions) -> None:
+        self.budgets = options.budgets or Budgets()
+        # The open sessions by id.
+        self.conversations: dict[str, S] = {}
+
+    @abc.abstractmethod
+    async def start(self) -> None:
+        """Begin to read and shake hands. ``async with`` does it."""
+
+    async def aclose(self) -> None:
+        """End everything: sessions, their terminals, the connection, the process behind it."""
+        terminals = [session.let_go() for session in list(self.conversations.values())]
+        try:
+            await finish(asyncio.gather(*(each.aclose() for each in terminals if each is not None)))
+        finally:
+            await self.connection.aclose()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    # -- for the sessions
+
+    def forget(self, session: S) -> None:
+        """A session is open no more."""
+        if self.conversations.get(session.id) is session:
+            del self.conversations[session.id]
+
+
+class EventFeed:
+    """The events of one connection, in one order, for whoever observes the connection."""
+
+    def __init__(
+        self,
+        dialect: str,
+        connection: Connection,
+        on_event: Callable[[model.Event], None] | None = None,
+    ) -> None:
+        self.on_event = on_event
+        self.numbers = itertools.count(1)
+        self.source = model.Source(dialect, connection.name)
+        self.no_session = self.place(None)
+        """The envelope of events that belong to no session."""
+
+    def place(self, session_id: str | None, turn_id: str | None = None) -> EventEnvelope:
+        place = EventEnvelope(self.source, self.numbers, session_id)
+        place.turn = turn_id
+        return place
+
+    def emit(self, event: model.Event) -> None:
+        """Pass an event to the observer of the connection."""
+        if self.on_event is not None:
+            try:
+                self.on_event(event)
+            except Exception:
+                # One observer must not stop the others.
+                log.exception("the observer of a connection's events failed")
+
+    def emit_unknown(self, method: str, line: bytes | None, reason: str) -> None:
+        """A message that has no meaning here; `method` is empty for a line that is no message."""
+        self.emit(model.Unknown(*self.no_session.base(method, line), reason))
+
+    def emit_answer(self, call: Call, error: DragomanError | None) -> None:
+        """An answer came that no other event tells of."""
+        failure = None if error is None else explain(error)[1]
+        self.emit(model.Answered(*self.no_session.base(call.method, call.line), failure))
+
+    def emit_over(self, failure: ConnectionLost) -> None:
+        """The connection is over."""
+        exited = failure if isinstance(failure, ProcessExited) else None
+        self.emit(
+            model.ConnectionOver(
+                *self.no_session.base("", None),
+                failure.error_class,
+                str(failure),
+                exited.exit_code if exited else None,
+                exited.signal if exited else None,
+                exited.stderr_tail if exited else "",
+            )
+        )
+
+
+E = TypeVar("E", bound="EventConversation")
+
+
+class EventClient(BaseClient[E], EventFeed):
+    """A client all of whose messages become events. It handles its connection itself."""
+
+    def __init__(self, options: DialectOptions, dialect: str, connection: Connection) -> None:
+        BaseClient.__init__(self, options)
+        EventFeed.__init__(self, dialect, connection, options.on_event)
+        self._on_noise = options.on_noise
+        self.early: EarlyMessages[model.Event] = EarlyMessages()
+        self.connection = connection
+        connection.on_answer = self._answered
+        connection.on_end = self._lost
+
+    def deliver(self, event: model.Event, size: int) -> None:
+        """Hand an event to its session and to the observer."""
+        session_id = event.session
+        conversation = None if session_id is None else self.conversations.get(session_id)
+        if conversation is None:
+            self.emit(event)
+            if session_id is not None:
+                # Some come before the answer that tells the id of their session. Others are of
+                # sessions that are not ours, such as those of agents that Codex itself starts.
+                self.early.keep(session_id, event, len(event.raw or b""))
+            return
+        event = conversation.seen(event)
+        if not conversation.will_tell(event):
+            self.emit(event)
+        conversation.deliver(event, size)
+
+    def adopt(self, conversation: E) -> None:
+        """A session is open now: it gets what came for it before."""
+        self.conversations[conversation.id] = conversation
+        for event in self.early.take(conversation.id):
+            conversation.deliver(conversation.seen(event), 0)
+
+    # -- called by the connection
+
+    def attach(self, connection: Connection) -> None:
+        """The connection of this client was made with it as its handlers."""
+
+    def noise(self, noise: Noise | Stray) -> None:
+        log.debug("noise: %.200r", noise.line)
+        self.emit_unknown("", self._shown(noise.line), "no message that is understood here")
+        if self._on_noise is not None:
+            self._on_noise(noise)
+
+    def _shown(self, line: bytes | None) -> bytes | None:
+        """A line as events show it."""
+        return line
+
+    def _answered(self, call: Call, error: CallError | None) -> None:
+        """An answer came, and its caller has it."""
+        self.emit_answer(call, error)
+
+    def _lost(self, failure: ConnectionLost) -> None:
+        """The connection is over. A turn whose prompt was acknowledged has no open call that
+        would end it, so each is ended here."""
+        for conversation in list(self.conversations.values()):
+            if conversation.turn is not None:
+                conversation.turn.lost(failure.fresh())
+        self.emit_over(failure)
+
+
+class EventConversation(Conversation):
+    """A session of an `EventClient`."""
+
+    client: EventClient[Any]
+    unusable: bool
+
+    def __init__(self, client: EventClient[Any], id: str) -> None:
+        self.client = client
+        self.id = id
+        self.turn = None
+        self.unusable = False
+        self.replayed: list[model.Event] = []
+        self.questions = OpenQuestions()
+
+    def seen(self, event: model.Event) -> model.Event:
+        """Take note of an event and complete it."""
+        return event
+
+    def will_tell(self, event: model.Event) -> bool:
+        """Whether the running turn tells of an event itself."""
+        return self.turn is not None and self.turn.will_tell(event)
+
+    @abc.abstractmethod
+    def deliver(self, event: model.Event, size: int) -> None:
+        """An event of this session, in a message of `size` bytes."""
+
+    def let_go(self) -> Terminals | None:
+        """Forget the session at once; what is returned still has to be closed."""
+        self.cancel_questions()
+        return None
+
+    def answered(self, question: Question, answer: Decision) -> None:
+        """A permission was given or refused."""
+        if self.turn is not None:
+            self.turn.answered(question, answer)
+
+    def cancel_questions(self) -> None:
+        self.questions.call_off()
+
+
+def fail_turn(session: Any, error: UsageError) -> None:
+    """End the turn of a session for a mistake of its caller, if there is one."""
+    if session is not None and session.turn is not None:
+        session.turn.fail(error)
+
+
+# -- peers
+
+
+class Startable(Protocol):
+    """A client or a peer on a stream."""
+
+    async def start(self) -> None: ...
+    async def aclose(self) -> None: ...
+
+
+async def started(stream: Stream, make: Callable[[], C]) -> C:
+    """What `make` makes on a stream, after the handshake. The stream is closed if that fails: a
+    client that could not be made closes nothing, and a process would be left behind."""
+    try:
+        made = make()
+    except BaseException:
+        await finish(stream.aclose())
+        raise
+    try:
+        await made.start()
+    except BaseException:
+        await made.aclose()
+        raise
+    return made
+
+
+class ClientPeer(Peer):
+    """An agent behind a client of one of the dialects."""
+
+    client: BaseClient[Any]
+    feed: EventFeed
+    """Makes the events of the connection."""
+
+    def __init__(self, client: BaseClient[Any], feed: EventFeed, workspace: Path) -> None:
+        self.client = client
+        self.feed = feed
+        self.workspace = workspace
+
+    @property
+    def on_event(self) -> Callable[[model.Event], None] | None:
+        return self.feed.on_event
+
+    @on_event.setter
+    def on_event(self, observer: Callable[[model.Event], None] | None) -> None:
+        self.feed.on_event = observer
+
+    async def start(self) -> None:
+        """Begin to read and shake hands."""
+        await self.client.start()
+
+    async def aclose(self) -> None:
+        await self.client.aclose()

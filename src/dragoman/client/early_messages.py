@@ -1,0 +1,76 @@
+"""Keep messages of sessions whose id is not known yet: some agents send before they answer.
+
+Used by every client and by the gateway, while a session is being opened. What the messages are is
+the business of the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, Generic, TypeVar
+
+M = TypeVar("M")
+
+MAX_EARLY: Final = 4096
+MAX_EARLY_SIZE: Final = 16 * 1024 * 1024
+"""Limits for messages of sessions whose id is not known yet. A list of commands may well be half a
+megabyte; no agent needs more than this before it answers."""
+
+
+class EarlyMessages(Generic[M]):
+    """Messages that are kept while a session is being opened, until its owner takes them.
+
+    What is left when the last opening is over goes to `dropped`.
+    """
+
+    __slots__ = ("_dropped", "_kept", "_opening", "_size")
+
+    def __init__(self, dropped: Callable[[M], None] | None = None) -> None:
+        self._dropped = dropped
+        self._opening = 0
+        self._kept: list[tuple[str, M, int]] = []
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @contextmanager
+    def expecting(self) -> Iterator[None]:
+        """While a session is being opened whose id only the answer tells."""
+        self.begin()
+        try:
+            yield
+        finally:
+            self.end()
+
+    def begin(self) -> None:
+        """A session is about to be opened; `end` has to follow."""
+        self._opening += 1
+
+    def end(self) -> None:
+        """The opening is over, with a session or without."""
+        self._opening -= 1
+        if not self._opening and self._kept:
+            left, self._kept, self._size = self._kept, [], 0
+            if self._dropped is not None:
+                for _, message, _ in left:
+                    self._dropped(message)
+
+    def keep(self, session_id: str, message: M, size: int) -> bool:
+        """Keep a message of `size` bytes. Returns whether there is a reason and room to keep it."""
+        total = self._size + size
+        if not self._opening or total > MAX_EARLY_SIZE or len(self._kept) >= MAX_EARLY:
+            return False
+        self._kept.append((session_id, message, size))
+        self._size = total
+        return True
+
+    def take(self, session_id: str) -> list[M]:
+        """The messages of a session that is open now, in the order in which they came."""
+        if not self._kept:
+            return []
+        taken = [each for each in self._kept if each[0] == session_id]
+        self._kept = [each for each in self._kept if each[0] != session_id]
+        self._size -= sum(size for _, _, size in taken)
+        return [message for _, message, _ in taken]

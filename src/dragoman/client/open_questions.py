@@ -1,0 +1,108 @@
+"""Questions of an agent that wait for an answer of a person or a policy.
+
+Cancelling the turn, or a withdrawal by the agent, answers them at once. What a question says, and
+what the answer means, is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Hashable
+from typing import Any, TypeVar
+
+from dragoman.client.turns import BaseTurn
+
+T = TypeVar("T")
+
+
+class OpenQuestion:
+    """A question of the agent that waits for its answer, in the task in which it is made."""
+
+    __slots__ = ("_called_off", "_task")
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._called_off = False
+
+    def call_off(self) -> None:
+        """Stop asking, once."""
+        if not self._called_off:
+            self._called_off = True
+            self._task.cancel()
+
+    def close(self) -> bool:
+        """Take back what `call_off` did to the task. Returns whether the task is to end for
+        another reason."""
+        if self._called_off:
+            self._task.uncancel()
+        return self._task.cancelling() > 0
+
+
+class OpenQuestions:
+    """The questions of the agent that are open in one session."""
+
+    __slots__ = ("_open",)
+
+    def __init__(self) -> None:
+        self._open: dict[Hashable, OpenQuestion | None] = {}
+        """By name, where the dialect has one. A question that no task works on yet has no value."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def ask(
+        self,
+        turn: BaseTurn[Any, Any] | None,
+        asking: Awaitable[T],
+        cancelled: T,
+        *,
+        name: Hashable = None,
+    ) -> T:
+        """Wait for an answer; a question that is called off is answered at once with `cancelled`.
+
+        A question with a name has to be announced, and may have been withdrawn since.
+        """
+        if (turn is not None and turn.cancelling) or (name is not None and name not in self._open):
+            # That happened before this began.
+            self._open.pop(name, None)
+            if inspect.iscoroutine(asking):
+                asking.close()
+            return cancelled
+        question = OpenQuestion()
+        key = question if name is None else name
+        self._open[key] = question
+        if turn is not None:
+            turn.question_opened()
+        try:
+            answer = await asking
+        except asyncio.CancelledError:
+            answer = cancelled
+            if question.close():
+                raise
+        else:
+            question.close()
+        finally:
+            self._open.pop(key, None)
+            if turn is not None:
+                turn.question_closed()
+        return answer
+
+    def announce(self, name: Hashable) -> None:
+        """A question has come. Its task starts behind everything that arrived together with it,
+        and that may be its withdrawal."""
+        self._open[name] = None
+
+    def withdraw(self, name: Hashable) -> None:
+        """The agent wants no answer any more."""
+        question = self._open.pop(name, None)
+        if question is not None:
+            question.call_off()
+
+    def call_off(self) -> None:
+        """Stop asking: every open question is answered as cancelled."""
+        for question in tuple(self._open.values()):
+            if question is not None:
+                question.call_off()
