@@ -18,6 +18,7 @@ from dragoman.agent import checks, commands
 from dragoman.agent.server import Server
 from dragoman.agent.settings import Option
 from dragoman.agent.settings import SessionSettings as Choices
+from dragoman.agent.speech import require_dialect
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import RESERVED
 from dragoman.errors import ConnectionLost, UsageError
@@ -66,6 +67,10 @@ class Agent:
 
     The switches say what a prompt may contain (`image`, `audio`, `embedded_context`) and which MCP
     servers the agent can reach; everything else the client learns from the handlers.
+
+    `dialect` names what clients speak: ``acp``, ``oneshot``, ``threads``, ``tagged``, ``keyed`` or
+    ``chained``. Without it a client's first request shows it. `versions` are the protocol versions
+    that a client of the dialect ``tagged`` may ask for, any if there are none.
     """
 
     def __init__(
@@ -83,11 +88,20 @@ class Agent:
         mcp_http: bool = False,
         mcp_sse: bool = False,
         additional_directories: bool = False,
+        dialect: str | None = None,
+        versions: Sequence[str] = (),
         max_line_size: int | None = None,
     ) -> None:
         checks.text(name, "the name of an agent")
         checks.text(version, "the version of an agent")
+        checks.listed(versions, "the versions of an agent")
+        if dialect is not None:
+            require_dialect(dialect)
         self.info = acp.Implementation(name=name, version=version, title=title)
+        self.dialect = dialect
+        """What clients speak; None if their first request shows it."""
+        self.versions = tuple(versions)
+        """The protocol versions that a client of the dialect tagged may ask for."""
         self.choices = Choices(modes, options)
         """The modes and config options of its sessions."""
         self.auth_methods = tuple(auth_methods)

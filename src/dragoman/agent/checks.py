@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, get_args
+from typing import Any, Final, cast, get_args
 
 import msgspec
 
@@ -123,6 +123,16 @@ def text(value: object, what: str) -> None:
     if not isinstance(value, str):
         hint = ": use str()" if isinstance(value, os.PathLike) else ""
         raise TypeError(f"{what} is text, not {_named(value)}{hint}")
+
+
+def tokens(input: object, output: object) -> tuple[int, int]:
+    """Raise `TypeError` or `ValueError` for what is not a number of tokens."""
+    for value in (input, output):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"the tokens of a turn are whole numbers, not {_named(value)}")
+        if value < 0:
+            raise ValueError(f"the tokens of a turn are not negative: {value}")
+    return cast("tuple[int, int]", (input, output))
 
 
 def handler(value: object, name: str) -> None:

@@ -40,6 +40,12 @@ def parse(prompt: Sequence[acp.ContentBlock]) -> Command | None:
     return None if match is None else Command(match[1], (match[2] or "").strip())
 
 
+def missing(name: str, known: Iterable[str]) -> str:
+    """What the user is shown for a command that does not exist."""
+    names = ", ".join(f"/{each}" for each in known)
+    return f"There is no command /{name}. The commands are: {names}."
+
+
 def is_meant(command: Command, known: Iterable[str]) -> bool:
     """Whether somebody who typed a command that does not exist most likely wanted one: it stands
     alone, or is nearly the name of one that does. Anything else is a prompt like any other."""

@@ -23,9 +23,18 @@ from msgspec import Raw
 from dragoman.agent import checks, commands
 from dragoman.agent.session import Session
 from dragoman.agent.settings import MODE_OPTION
-from dragoman.agent.speech import AcpSpeech, Speech, choose
+from dragoman.agent.speech import (
+    AcpSpeech,
+    Speech,
+    choose,
+    decode_new,
+    recognise,
+    refutes,
+    speech_of,
+)
 from dragoman.agent.sync_handlers import BlockingTurn, is_async, run_in_thread
 from dragoman.agent.turn import Turn
+from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.handshake import version_note
@@ -72,7 +81,7 @@ class Server:
         self._open: Served = {}
         """What may be asked for right now: everything after a handshake in ACP, and nothing
         before, so that the usual request needs to be looked up once."""
-        self._serve(acp.SESSION_NEW, self._new)
+        self._requests[acp.SESSION_NEW.name] = (decode_new, self._new)
         self._serve(acp.SESSION_PROMPT, self._prompt)
         self._serve(acp.SESSION_CLOSE, self._close)
         self._serve(acp.SESSION_SET_MODE, self._set_mode)
@@ -97,6 +106,8 @@ class Server:
     def attach(self, connection: Connection) -> None:
         self._connection = connection
         self._acp = AcpSpeech(connection)
+        if self._agent.dialect not in (None, discovery.ACP):
+            self._document = speech_of(self, self._agent.dialect)
 
     @property
     def connection(self) -> Connection:
@@ -112,7 +123,12 @@ class Server:
     def _choose(self, request: Request) -> None:
         """Find out what the client speaks: its first request tells. One that shakes hands only
         afterwards seemed to speak something else."""
+        if self._agent.dialect is not None:
+            return
         document = self._document
+        if document is not None and document.presumed and refutes(document, request):
+            self._document, self._open = None, self._requests
+            return
         greets = request.method == acp.INITIALIZE.name
         if (document is None and self._client is None) or (
             document is not None and greets and not document.greeted
@@ -128,6 +144,10 @@ class Server:
         try:
             params = decode(request.params)
         except msgspec.ValidationError as error:
+            speech = recognise(self, request, self._sessions)
+            if speech is not None:
+                self._document, self._open = speech, {}
+                return speech.request(request)
             raise boundary.invalid_params(error) from error
         return serve(params)
 
@@ -136,6 +156,8 @@ class Server:
         self._choose(request)
         if self._document is not None:
             return self._document.request(request)
+        if request.method in self._open:
+            return self.request(request)
         if request.method == acp.INITIALIZE.name:
             return self._initialize(request)
         extension = self._handlers.extensions.get(request.method)
@@ -448,7 +470,7 @@ class Server:
         answer = work.result()
         if isinstance(answer, Exception):
             raise answer
-        return checks.end(answer)
+        return turn.with_tokens(checks.end(answer))
 
     async def _answer(self, turn: Turn) -> Any:
         """What the author's handler returns, or raises: who answers the prompt says so, once."""
@@ -468,8 +490,7 @@ class Server:
                 log.exception("a prompt handler failed while it was cancelled")
                 return None
             return error.with_traceback(_of_author(error.__traceback__))
-        names = ", ".join(f"/{name}" for name in known)
-        await turn.say(f"There is no command /{command.name}. The commands are: {names}.")
+        await turn.say(commands.missing(command.name, known))
         # Nothing was done, and whoever asked shall not take it for a success.
         return acp.StopReason.REFUSAL
 

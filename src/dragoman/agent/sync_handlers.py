@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from dragoman.agent.client_side import Terminal
+from dragoman.agent.commands import Command
 from dragoman.agent.session import Session
 from dragoman.agent.tools import ToolCall
 from dragoman.agent.turn import Turn
@@ -110,6 +111,10 @@ class BlockingTurn:
     def cancelled(self) -> bool:
         return self._turn.cancelled
 
+    @property
+    def command(self) -> Command | None:
+        return self._turn.command
+
     def blocks(self, kind: type[T]) -> list[T]:
         return self._turn.blocks(kind)
 
@@ -130,6 +135,9 @@ class BlockingTurn:
 
     def usage(self, used: int, size: int, cost: acp.Cost | None = None) -> None:
         self._wait(self._turn.usage(used, size, cost))
+
+    def tokens(self, input: int, output: int) -> None:
+        self._turn.tokens(input, output)
 
     def commands(self, commands: Sequence[acp.AvailableCommand]) -> None:
         self._wait(self._turn.commands(commands))

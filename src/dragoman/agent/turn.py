@@ -14,8 +14,11 @@ from collections.abc import Coroutine, Mapping, Sequence
 from threading import get_ident
 from typing import Any, Final, TypeVar
 
-from dragoman.agent import checks
+from msgspec.structs import replace
+
+from dragoman.agent import checks, commands
 from dragoman.agent.client_side import ClientSide, Terminal
+from dragoman.agent.commands import Command
 from dragoman.agent.loop_access import LoopAccess
 from dragoman.agent.pending import AwaitedCalls, awaited
 from dragoman.agent.session import Session
@@ -65,6 +68,7 @@ class Turn:
             speech=self._speech,
             calls=self._calls,
         )
+        self._tokens: tuple[int, int] | None = None
         self.cancelled = False
         """Whether the client asked to stop."""
         self.over = False
@@ -81,6 +85,12 @@ class Turn:
     def text(self) -> str:
         """The text of the prompt, its text blocks joined by newlines."""
         return "\n".join(b.text for b in self.prompt if isinstance(b, acp.TextContent))
+
+    @property
+    def command(self) -> Command | None:
+        """The slash command that the prompt begins with: its `name` and `input`. A sentence that
+        begins with a path, such as ``/etc is broken``, looks like one."""
+        return commands.parse(self.prompt)
 
     def blocks(self, kind: type[T]) -> list[T]:
         """The blocks of the prompt of one kind, such as `ImageContent`."""
@@ -147,6 +157,10 @@ class Turn:
     ) -> Coroutine[Any, Any, None]:
         """Tell how full the context is, and what the session has cost so far."""
         return self.update(acp.UsageUpdate(used=used, size=size, cost=cost))
+
+    def tokens(self, input: int, output: int) -> None:
+        """Set how many tokens the turn used. They are sent with its end; the last call counts."""
+        self._tokens = checks.tokens(input, output)
 
     def commands(self, commands: Sequence[acp.AvailableCommand]) -> Coroutine[Any, Any, None]:
         """Tell which slash commands there are, complete each time."""
@@ -290,6 +304,14 @@ class Turn:
         if not counted:
             return f"nothing was sent of {'; '.join(told)}"
         return f"`await` is missing, so nothing was sent: {'; '.join(told)}"
+
+    def with_tokens(self, response: acp.PromptResponse) -> acp.PromptResponse:
+        """The answer to the prompt, with the tokens that the turn used."""
+        if self._tokens is None or "usage" in (response.extra or {}):
+            return response
+        input, output = self._tokens
+        usage = {"totalTokens": input + output, "inputTokens": input, "outputTokens": output}
+        return replace(response, extra={**(response.extra or {}), "usage": usage})
 
     def finish(self) -> None:
         self.over = True

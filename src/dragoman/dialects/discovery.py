@@ -152,6 +152,27 @@ def _of_hello(params: dict[str, Any]) -> str | None:
     return CODEX if "clientInfo" in params and version is None else None
 
 
+def is_keyed(method: str, params: Any) -> bool:
+    """Whether only the keyed dialect asks like this: its handshake may look like that of ACP, which
+    requires `mcpServers`, and has `prompt` and `methodId` where it has `content` and `method`."""
+    if not isinstance(params, dict):
+        return False
+    if method == "session/prompt":
+        return "content" in params and "prompt" not in params
+    if method == "authenticate":
+        return "method" in params and "methodId" not in params
+    if method not in ("session/new", "session/load"):
+        return False
+    servers = params.get("mcpServers")
+    listed = servers if isinstance(servers, list) else []
+    return (
+        ("mcpServers" not in params and ("cwd" in params or "sessionId" in params))
+        or isinstance(params.get("modeId"), str)
+        or (isinstance(params.get("model"), dict) and "modelID" in params["model"])
+        or any(isinstance(s, dict) and s.get("type") in ("local", "remote") for s in listed)
+    )
+
+
 def not_executed(code: int, message: str, method: str) -> bool:
     """Whether an error proves that the request was not carried out, so that it may be sent in
     another way. Everything else may have been carried out: a prompt is not sent twice."""

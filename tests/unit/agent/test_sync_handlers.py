@@ -505,3 +505,18 @@ def test_a_function_and_an_object_are_known_to_be_async() -> None:
 
     assert is_async(function) and is_async(Called())
     assert not is_async(print)
+
+
+@aio
+async def test_a_plain_handler_sees_its_command_and_sets_its_tokens() -> None:
+    agent = Agent("plain")
+
+    @agent.prompt
+    def answer(turn: BlockingTurn) -> None:
+        assert turn.command is not None
+        turn.tokens(len(turn.command.name), len(turn.command.input))
+
+    async with in_session(agent) as (client, session):
+        body = {"sessionId": session, "prompt": [{"type": "text", "text": "/fix it all"}]}
+        answered = await client.call("session/prompt", body)
+        assert answered["usage"] == {"totalTokens": 9, "inputTokens": 3, "outputTokens": 6}

@@ -212,3 +212,62 @@ async def test_tasks_of_one_handler_may_talk_at_once() -> None:
         for name in "abc":
             said = [text for text in client.texts() if text.startswith(name)]
             assert said == [f"{name}{number}" for number in range(20)]
+
+
+@aio
+async def test_the_tokens_of_a_turn_are_sent_with_its_end() -> None:
+    async def handler(turn: Turn) -> Any:
+        turn.tokens(1, 1)
+        turn.tokens(1234, 5678)
+        return "max_tokens" if turn.text == "long" else None
+
+    used = {"totalTokens": 6912, "inputTokens": 1234, "outputTokens": 5678}
+    async with in_session(agent_with(handler)) as (client, session):
+        for text, stop in (("hi", "end_turn"), ("long", "max_tokens")):
+            body = {"sessionId": session, "prompt": [{"type": "text", "text": text}]}
+            answer = await client.call("session/prompt", body)
+            assert answer == {"stopReason": stop, "usage": used}
+
+
+@aio
+async def test_an_answer_with_its_own_usage_keeps_it() -> None:
+    own = {"totalTokens": 3, "inputTokens": 1, "outputTokens": 2}
+
+    async def handler(turn: Turn) -> Any:
+        turn.tokens(1234, 5678)
+        return acp.PromptResponse(stop_reason="end_turn", extra={"usage": own})
+
+    async with in_session(agent_with(handler)) as (client, session):
+        body = {"sessionId": session, "prompt": [{"type": "text", "text": "hi"}]}
+        assert (await client.call("session/prompt", body))["usage"] == own
+
+
+@pytest.mark.parametrize("tokens", [(1.5, 2), ("1", 2), (True, 2), (1, -2), (1, None)])
+@aio
+async def test_what_is_not_a_number_of_tokens_is_refused(tokens: tuple[Any, Any]) -> None:
+    refused: list[Exception] = []
+
+    async def handler(turn: Turn) -> None:
+        try:
+            turn.tokens(*tokens)
+        except (TypeError, ValueError) as error:
+            refused.append(error)
+
+    async with in_session(agent_with(handler)) as (client, session):
+        body = {"sessionId": session, "prompt": [{"type": "text", "text": "hi"}]}
+        assert await client.call("session/prompt", body) == {"stopReason": "end_turn"}
+        assert "the tokens of a turn are" in str(refused[0])
+
+
+@aio
+async def test_a_prompt_handler_sees_the_slash_command_of_an_agent_without_commands() -> None:
+    seen: list[Any] = []
+
+    async def handler(turn: Turn) -> None:
+        seen.append(turn.command and (turn.command.name, turn.command.input))
+
+    async with in_session(agent_with(handler)) as (client, session):
+        for text in ("/search routers", "/fix", "no command", "/usr/bin is one"):
+            body = {"sessionId": session, "prompt": [{"type": "text", "text": text}]}
+            await client.call("session/prompt", body)
+    assert seen == [("search", "routers"), ("fix", ""), None, None]

@@ -160,3 +160,37 @@ def test_the_cache_keeps_concepts_apart_and_the_last_word_counts() -> None:
     cache.put(program, "prompt", "sendMessage")
     assert cache.get(program, "prompt") == "sendMessage"
     assert cache.get(program, "list") is None
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("session/new", {"cwd": "/"}),
+        ("session/new", {"cwd": "/", "mcpServers": [], "modeId": "plan"}),
+        ("session/new", {"cwd": "/", "mcpServers": [], "model": {"modelID": "large"}}),
+        ("session/new", {"cwd": "/", "mcpServers": [{"type": "remote", "url": "u"}]}),
+        ("session/load", {"sessionId": "s"}),
+        ("session/prompt", {"sessionId": "s", "content": []}),
+        ("authenticate", {"method": "password", "password": "p"}),
+    ],
+)
+def test_requests_that_only_the_keyed_dialect_has(method: str, params: Any) -> None:
+    assert discovery.is_keyed(method, params)
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("session/new", {"cwd": "/", "mcpServers": []}),
+        ("session/new", {"cwd": "/", "mcpServers": [{"name": "a", "command": "b"}]}),
+        ("session/new", {"cwd": "/", "mcpServers": None, "model": "large"}),
+        ("session/new", {}),
+        ("session/load", {"sessionId": "s", "cwd": "/", "mcpServers": []}),
+        ("session/prompt", {"sessionId": "s", "prompt": [], "content": []}),
+        ("session/prompt", []),
+        ("authenticate", {"methodId": "m", "method": "m"}),
+        ("session/cancel", {"sessionId": "s"}),
+    ],
+)
+def test_requests_that_acp_may_have(method: str, params: Any) -> None:
+    assert not discovery.is_keyed(method, params)

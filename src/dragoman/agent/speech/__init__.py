@@ -1,11 +1,27 @@
 """How an agent's words are put on the wire: ACP v1, or a dialect of the documents.
 
-Owns the interface and the choice: a client's first request says which dialect it speaks. Each
-dialect is a module here, loaded when somebody speaks it. It does not know what an agent does;
-`dragoman.agent.server` runs its handlers.
+Owns the interface and the choice: a client's first request shows which dialect it speaks, unless
+the agent names one. Each dialect is a module here, loaded for the first client that speaks it.
+`dragoman.agent.server` runs the handlers of the agent.
 """
 
 from dragoman.agent.speech.acp import AcpSpeech, Speech
-from dragoman.agent.speech.choice import choose
+from dragoman.agent.speech.choice import (
+    choose,
+    decode_new,
+    recognise,
+    refutes,
+    require_dialect,
+    speech_of,
+)
 
-__all__ = ["AcpSpeech", "Speech", "choose"]
+__all__ = [
+    "AcpSpeech",
+    "Speech",
+    "choose",
+    "decode_new",
+    "recognise",
+    "refutes",
+    "require_dialect",
+    "speech_of",
+]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
@@ -57,9 +57,15 @@ class DocumentSpeech:
         self.server = server
         self.greeted = False
         """Whether the client has shaken hands; one that has not may still turn out another."""
+        self.presumed = False
+        """Whether a prompt may still show that the client speaks ACP."""
         self.writers: dict[str, DialectWriter] = {}
         source = Source(self.dialect, server.connection.name)
         self._place = EventEnvelope(source, itertools.count(1), None)
+
+    def take_over(self, session_ids: Iterable[str]) -> None:
+        """Go on with a client whose handshake and sessions were of ACP."""
+        raise NotImplementedError
 
     # -- what comes in
 
@@ -99,9 +105,16 @@ class DocumentSpeech:
 
     # -- for the dialects
 
-    def greet(self, capabilities: acp.ClientCapabilities | None = None, name: str = "") -> None:
+    def greet(
+        self,
+        capabilities: acp.ClientCapabilities | None = None,
+        *,
+        name: str = "",
+        version: str = "",
+        title: str | None = None,
+    ) -> None:
         """The client is known now."""
-        info = acp.Implementation(name=name, version="") if name else None
+        info = acp.Implementation(name=name, version=version, title=title) if name else None
         self.server.greet(
             acp.InitializeRequest(
                 protocol_version=acp.PROTOCOL_VERSION,
@@ -117,9 +130,12 @@ class DocumentSpeech:
         meta: dict[str, Any] | None = None,
     ) -> acp.NewSessionResponse:
         """Open a session, in the agent's own folder where the client names none."""
-        folder = cwd if cwd and Path(cwd).is_absolute() else str(Path.cwd())
-        request = acp.NewSessionRequest(cwd=folder, mcp_servers=mcp_servers, meta=meta)
+        request = acp.NewSessionRequest(cwd=self.folder(cwd), mcp_servers=mcp_servers, meta=meta)
         return await self.server.perform(acp.SESSION_NEW, request)
+
+    def folder(self, cwd: str | None) -> str:
+        """The folder that a client names, or the agent's own."""
+        return cwd if cwd and Path(cwd).is_absolute() else str(Path.cwd())
 
     async def reopen(self, session_id: str, missing: RemoteError) -> list[tuple[Role, str]]:
         """Open a session of an earlier time, and return its messages where the agent replays them.

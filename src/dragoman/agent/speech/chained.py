@@ -116,7 +116,7 @@ class ChainedSpeech(DocumentSpeech):
         blocks += [Image(each.data, each.type) for each in params.attachments]
         work = self.prompt(params.session_id, blocks)
         turn_id = f"turn-{secrets.token_hex(8)}"
-        writer = chained.AgentEnd(params.session_id, turn_id, self._family)
+        writer = chained.AgentEnd(params.session_id, turn_id, self._family, stream=params.stream)
         self.writers[params.session_id] = writer
         self._said[params.session_id].append(chained.SessionMessage("user", params.message))
         turn = self._turn(work, writer, self._said[params.session_id])

@@ -1,4 +1,4 @@
-"""Which language a client speaks, by its first request.
+"""Which dialect a client speaks, by its first request or by the agent's own word.
 
 Owns the table of languages besides ACP. The rules are in `dragoman.dialects.discovery`. A language
 is loaded by the first client that speaks it, so that an agent for ACP starts as fast as before.
@@ -7,11 +7,16 @@ is loaded by the first client that speaks it, so that an agent for ACP starts as
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec import Raw
 
 from dragoman.dialects import discovery
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.codec import decoder
+from dragoman.errors import UsageError
 from dragoman.wire.messages import UNDECODABLE, Request
 
 if TYPE_CHECKING:
@@ -30,14 +35,61 @@ SPEECHES: Final = {
 
 def choose(server: Server, request: Request) -> DocumentSpeech | None:
     """The language of a client whose first request this is; None is ACP, or nothing we know."""
-    params: Any = None
-    try:
-        params = msgspec.json.decode(request.params)
-    except UNDECODABLE:
-        pass
-    dialect = discovery.of_request(request.method, params)
-    if dialect not in SPEECHES:
+    dialect = discovery.of_request(request.method, _params(request))
+    return speech_of(server, dialect) if dialect in SPEECHES else None
+
+
+def recognise(
+    server: Server, request: Request, session_ids: Iterable[str]
+) -> DocumentSpeech | None:
+    """The keyed dialect, for a client whose handshake looked like one of ACP and whose request does
+    not; None if the request proves nothing. The client keeps its sessions."""
+    if server.agent.dialect is not None:
         return None
+    if not discovery.is_keyed(request.method, _params(request)):
+        return None
+    speech = speech_of(server, discovery.KEYED)
+    speech.take_over(session_ids)
+    return speech
+
+
+def decode_new(params: Raw) -> acp.NewSessionRequest:
+    """The params of `session/new` in ACP. Those of the keyed dialect could be read as such, without
+    their model, mode or servers, and are not valid."""
+    request = _decode_new(params)
+    if discovery.is_keyed(acp.SESSION_NEW.name, msgspec.json.decode(params)):
+        raise msgspec.ValidationError("Object has fields of another dialect")
+    return request
+
+
+_decode_new: Final = decoder(acp.NewSessionRequest)
+
+
+def refutes(speech: DocumentSpeech, request: Request) -> bool:
+    """Whether a client that was taken for one of the keyed dialect by how it opened a session turns
+    out to speak ACP: its prompt decides."""
+    if request.method != acp.SESSION_PROMPT.name:
+        return False
+    speech.presumed = False
+    return not discovery.is_keyed(request.method, _params(request))
+
+
+def speech_of(server: Server, dialect: str) -> DocumentSpeech:
+    """The speech of a dialect besides ACP."""
     home = importlib.import_module(f"dragoman.agent.speech.{dialect}")
     speech: DocumentSpeech = getattr(home, SPEECHES[dialect])(server)
     return speech
+
+
+def require_dialect(dialect: str) -> None:
+    """Raise `UsageError` for a dialect that no client can be served in."""
+    if dialect != discovery.ACP and dialect not in SPEECHES:
+        known = ", ".join([discovery.ACP, *SPEECHES])
+        raise UsageError(f"no client is served in the dialect {dialect!r}: name one of {known}")
+
+
+def _params(request: Request) -> Any:
+    try:
+        return msgspec.json.decode(request.params)
+    except UNDECODABLE:
+        return None

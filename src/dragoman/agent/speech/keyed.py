@@ -7,7 +7,7 @@ client: permissions, files, terminals. The shapes are in `dragoman.dialects.lega
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -45,12 +45,17 @@ class KeyedSpeech(DocumentSpeech):
         super().__init__(server)
         self._permissions = itertools.count(1)
 
+    def take_over(self, session_ids: Iterable[str]) -> None:
+        self.greeted = self.presumed = True
+        self.writers.update({id: keyed_translate.AgentEnd(id) for id in session_ids})
+
     # -- the handshake
 
     def _initialize(self, params: shapes.Initialize) -> shapes.Initialized:
         self.greeted = True
         can = params.client_capabilities
         files = can.fs or shapes.Files()
+        client = params.client_info
         self.greet(
             acp.ClientCapabilities(
                 fs=acp.FileSystemCapabilities(
@@ -58,7 +63,9 @@ class KeyedSpeech(DocumentSpeech):
                 ),
                 terminal=can.terminal,
             ),
-            params.client_info.name,
+            name=client.name,
+            version=client.version or "",
+            title=client.title,
         )
         info = self.server.agent.info
         methods = [m.id for m in self.server.agent.auth_methods] or ["none"]

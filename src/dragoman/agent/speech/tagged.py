@@ -2,7 +2,8 @@
 
 Owns its handshake, its numbered sessions and its prompts. A handler that fails, and a command that
 does not exist, end a turn with the stop reason ``error``; a cancel is a request that is answered at
-once. The shapes are in `dragoman.dialects.legacy.tagged`.
+once. The document has a capability for loading a session and no method: it is served as
+`session/load`. The shapes are in `dragoman.dialects.legacy.tagged`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.legacy import tagged
 from dragoman.errors import RemoteError
 from dragoman.events.parts import Block, Text
+from dragoman.wire import codes
 
 if TYPE_CHECKING:
     from dragoman.agent.server import Server
@@ -35,9 +37,17 @@ class TaggedSpeech(DocumentSpeech):
         return f"session-{next(self._numbers)}"
 
     def _initialize(self, params: tagged.Initialize) -> tagged.Initialized:
-        self.greeted = True
+        versions = self.server.agent.versions
+        if versions and params.protocol_version not in versions:
+            raise RemoteError(
+                codes.INVALID_PARAMS,
+                f"unsupported protocol version {params.protocol_version!r}",
+                {"supported": list(versions)},
+            )
         # The client says that it has files and terminals, but there are no methods to ask for them.
-        self.greet(name=params.client_info.name)
+        self.greeted = True
+        client = params.client_info
+        self.greet(name=client.name, version=client.version)
         info = self.server.agent.info
         can = self.server.agent.capabilities
         prompt = can.prompt_capabilities
@@ -56,6 +66,20 @@ class TaggedSpeech(DocumentSpeech):
         self.writers[opened.session_id] = tagged.AgentEnd(opened.session_id)
         return tagged.SessionAnswer(tagged.Session(opened.session_id, params.metadata))
 
+    async def _load(self, params: tagged.LoadSession) -> tagged.SessionAnswer:
+        session_id, cwd = params.session_id, params.metadata.get("workDir")
+        self.writers[session_id] = tagged.AgentEnd(session_id)
+        await self.server.perform(
+            acp.SESSION_LOAD,
+            acp.LoadSessionRequest(
+                session_id=session_id,
+                cwd=self.folder(cwd),
+                mcp_servers=(),
+                meta=dict(params.metadata),
+            ),
+        )
+        return tagged.SessionAnswer(tagged.Session(session_id, params.metadata))
+
     def _prompt(self, params: tagged.Prompt) -> Any:
         blocks: list[Block] = [tagged.block_of(part) for part in params.prompt]
         command = params.command
@@ -63,18 +87,26 @@ class TaggedSpeech(DocumentSpeech):
             typed = Text(f"/{command.name} {command.input}".strip())
             repeated = bool(blocks) and blocks[0] == typed
             if not self._is_command(command) and not (repeated and self._is_sentence(command)):
-                return tagged.Stopped("error")
+                return self._no_such_command(params.session_id, command.name)
             if not repeated:
                 blocks.insert(0, typed)
         return self._stopped(self.prompt(params.session_id, blocks))
 
     def _is_command(self, command: tagged.CommandInput) -> bool:
-        return command.name in self.server.agent.handlers.commands
+        """An agent without commands leaves them to its prompt handler."""
+        known = self.server.agent.handlers.commands
+        return not known or command.name in known
 
     def _is_sentence(self, command: tagged.CommandInput) -> bool:
         """A client that knows no commands takes a sentence for one if it begins with a path."""
         typed = commands.Command(command.name, command.input)
         return not commands.is_meant(typed, self.server.agent.handlers.commands)
+
+    async def _no_such_command(self, session_id: str, name: str) -> tagged.Stopped:
+        text = commands.missing(name, self.server.agent.handlers.commands)
+        chunk = acp.AgentMessageChunk(content=acp.TextContent(text=text))
+        await self.update(session_id, chunk)
+        return tagged.Stopped("error")
 
     async def _stopped(self, work: Coroutine[Any, Any, acp.PromptResponse]) -> tagged.Stopped:
         ended = await outcome_of(work)
@@ -89,6 +121,7 @@ class TaggedSpeech(DocumentSpeech):
     requests = {
         tagged.INITIALIZE: (tagged.Initialize, _initialize),
         tagged.NEW: (tagged.NewSession, _new),
+        tagged.LOAD: (tagged.LoadSession, _load),
         tagged.PROMPT: (tagged.Prompt, _prompt),
         tagged.CANCEL: (tagged.Cancel, _cancel),
     }

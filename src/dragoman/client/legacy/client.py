@@ -50,6 +50,9 @@ class DocumentOptions(DialectOptions, frozen=True, kw_only=True):
     """The name of the service in the dialect of threads; empty is the document's."""
     handshake: bool = False
     """Whether the dialect of threads begins with a handshake."""
+    protocol_version: str = ""
+    """The version that the handshake of the dialects oneshot and tagged asks for; empty is the
+    dialect's own."""
 
 
 class DocumentClient(EventClient["DocumentConversation"]):

@@ -26,7 +26,7 @@ from dragoman.transports.base import Stream
 
 
 def _oneshot(options: DocumentOptions) -> ClientEnd:
-    return oneshot.ClientEnd()
+    return oneshot.ClientEnd(version=options.protocol_version or oneshot.VERSION)
 
 
 def _threads(options: DocumentOptions) -> ClientEnd:
@@ -36,7 +36,11 @@ def _threads(options: DocumentOptions) -> ClientEnd:
 
 
 def _tagged(options: DocumentOptions) -> ClientEnd:
-    return tagged.ClientEnd(client_name=options.name, client_version=options.version)
+    return tagged.ClientEnd(
+        client_name=options.name,
+        client_version=options.version,
+        version=options.protocol_version or tagged.VERSION,
+    )
 
 
 def _keyed(options: DocumentOptions) -> ClientEnd:

@@ -389,10 +389,20 @@ class AgentEnd(base.AgentEnd):
 
     roles = frozenset({Role.AGENT, Role.THOUGHT})
 
-    def __init__(self, session_id: str, turn_id: str, family: int = 0) -> None:
+    def __init__(
+        self, session_id: str, turn_id: str, family: int = 0, *, stream: bool = True
+    ) -> None:
         super().__init__()
+        self._streams = stream
         self._about = {"session_id": session_id, "turn_id": turn_id}
         self._family = family
+        self._output: dict[str, str] = {}
+        """The text in the content of each running tool call."""
+
+    def tell(self, event: Event) -> list[Message]:
+        messages = super().tell(event)
+        # Without streaming, the client is notified of the end of its turn only.
+        return messages if self._streams else []
 
     def name(self, names: Sequence[str]) -> str:
         """The notification's name in the client's family, as far as the family has one."""
@@ -411,12 +421,15 @@ class AgentEnd(base.AgentEnd):
             given = {} if event.input is UNSET else event.input
             start = ToolStart(**self._about, tool_id=event.tool_id, name=name, input=given)
             messages.append((self.name(TOOL_START), start))
+        if text := base.content_text(event):
+            self._output[event.tool_id] = text
         if isinstance(event.status, ToolStatus) and event.status.over:
             failed = event.status is not ToolStatus.COMPLETED
+            shown = self._output.pop(event.tool_id, "")
             result = ToolResult(
                 **self._about,
                 tool_id=event.tool_id,
-                output=base.content_text(event) if event.output is UNSET else event.output,
+                output=shown if event.output is UNSET else event.output,
                 error=(str(event.error or "") or event.status.value) if failed else None,
             )
             messages.append((self.name(TOOL_RESULT), result))

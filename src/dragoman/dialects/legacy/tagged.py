@@ -56,6 +56,8 @@ LOSSES: Final = (
 
 INITIALIZE: Final = "initialize"
 NEW: Final = "session/new"
+LOAD: Final = "session/load"
+"""Not in the document, which has only the capability `loadSession`."""
 PROMPT: Final = "session/prompt"
 CANCEL: Final = "session/cancel"
 UPDATE: Final = "session/update"
@@ -97,6 +99,10 @@ class Initialized(Struct, frozen=True, rename="camel"):
 
 class NewSession(Struct, frozen=True, omit_defaults=True):
     metadata: dict[str, str] = field(default_factory=dict)
+
+
+class LoadSession(NewSession, frozen=True, kw_only=True):
+    session_id: str = field(name="sessionId")
 
 
 class Session(Struct, frozen=True, omit_defaults=True):
@@ -179,11 +185,14 @@ class ClientEnd(base.ClientEnd):
     opens_with = frozenset({"metadata"})
     blocks = (parts.Text, parts.Image, parts.Audio)
 
-    def __init__(self, *, client_name: str = "dragoman", client_version: str = "") -> None:
+    def __init__(
+        self, *, client_name: str = "dragoman", client_version: str = "", version: str = VERSION
+    ) -> None:
         self._client = Info(client_name, client_version)
+        self._ours = version
 
     def hello(self) -> Message:
-        return INITIALIZE, Initialize(client_info=self._client)
+        return INITIALIZE, Initialize(self._ours, self._client)
 
     def greeted(self, result: Raw) -> None:
         answer = msgspec.json.decode(result, type=Initialized)

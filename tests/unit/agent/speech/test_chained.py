@@ -215,3 +215,38 @@ async def test_a_session_that_nobody_can_open_is_not_found() -> None:
     async with served() as client:
         refusal = await client.refused("prompt/send", {"sessionId": "old", "message": "x"})
         assert refusal["code"] == -32002
+
+
+@aio
+async def test_what_a_tool_showed_is_its_output() -> None:
+    agent = Agent("a")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        async with turn.tool("look") as tool:
+            await tool.add("2.1 million")
+            await tool.add("(city proper)")
+        async with turn.tool("count") as tool:
+            await tool.update(raw_output={"lines": 3}, status="completed")
+
+    async with served(agent) as client:
+        await prompted(client, "hi")
+        await ended(client)
+        results = [params for method, params in client.told if method == "tool/result"]
+    assert [result["output"] for result in results] == [
+        "2.1 million\n(city proper)",
+        {"lines": 3},
+    ]
+
+
+@aio
+async def test_a_client_that_wants_no_stream_is_notified_of_the_end_only() -> None:
+    async with served() as client:
+        sent = await prompted(client, "tools", stream=False)
+        assert (await ended(client))["turnId"] == sent["turnId"]
+        assert [method for method, _ in client.told] == ["turn/status"]
+        (listed,) = (await client.play(EXAMPLES["list"]))["sessions"]
+        assert listed["messages"] == [
+            {"role": "user", "content": "tools"},
+            {"role": "assistant", "content": "edited"},
+        ]

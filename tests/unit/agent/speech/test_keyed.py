@@ -278,3 +278,22 @@ async def test_a_malformed_answer_is_the_clients_fault_and_ends_the_turn() -> No
         await asking(client, "files")
         client.answer(await client.asked("fs/read_text_file"), {"nothing": 1})
         await until(lambda: any("error" in m for m in client.heard))
+
+
+@aio
+async def test_the_author_sees_who_the_client_is_and_a_refusal_is_not_a_success() -> None:
+    agent = Agent("a", modes=[acp.SessionMode(id="plan", name="Plan")])
+    seen: list[Any] = []
+
+    @agent.prompt
+    async def answer(turn: Turn) -> str:
+        seen.append(turn.session.client.client_info)
+        return turn.text
+
+    async with served(agent) as client:
+        session = await opened(client)
+        for stop, told in (("refusal", "tool_error"), ("max_turn_requests", "max_tokens")):
+            answered = await client.call("session/prompt", prompt(session, stop))
+            assert answered == {"stopReason": told}
+    info = seen[0]
+    assert (info.name, info.title, info.version) == ("zed", "Zed", "0.200")

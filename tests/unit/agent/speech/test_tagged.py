@@ -69,6 +69,12 @@ async def test_a_command_is_carried_out_and_an_unknown_one_ends_with_an_error() 
         assert client.told[-1][1]["update"]["chunk"] == "searching routers"
         unknown = prompt("x", command={"name": "dance"})
         assert await client.call("session/prompt", unknown) == {"stopReason": "error"}
+        reason = "There is no command /dance. The commands are: /search."
+        assert client.told[-1][1]["update"] == {
+            "type": "messageChunk",
+            "role": "assistant",
+            "chunk": reason,
+        }
 
 
 @aio
@@ -80,6 +86,7 @@ async def test_a_sentence_that_a_client_took_for_a_command_is_a_prompt() -> None
         assert client.told[-1][1]["update"]["chunk"] == "You said: /etc is broken"
         mistyped = prompt("/serch it", command={"name": "serch", "input": "it"})
         assert await client.call("session/prompt", mistyped) == {"stopReason": "error"}
+        assert "no command /serch" in client.told[-1][1]["update"]["chunk"]
 
 
 @aio
@@ -153,3 +160,90 @@ async def test_the_documents_error_code_for_a_method_that_does_not_exist() -> No
         await opened(client)
         error = await client.refused("session/nothing", {})
         assert error["code"] == EXAMPLES["not_found"].message["error"]["code"]
+
+
+@aio
+async def test_the_handler_of_an_agent_without_commands_switches_on_them_itself() -> None:
+    agent = Agent("a")
+    seen: list[Any] = []
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        command = turn.command
+        seen.append(None if command is None else (command.name, command.input))
+
+    async with served(agent) as client:
+        await opened(client)
+        await client.call("session/prompt", EXAMPLES["command"].body)
+        await client.call("session/prompt", EXAMPLES["command_fix"].body)
+        other = prompt("and now", command={"name": "search", "input": "x"})
+        await client.call("session/prompt", other)
+        await client.call("session/prompt", EXAMPLES["prompt"].body)
+    assert seen == [("search", "routers"), ("fix", ""), ("search", "x"), None]
+
+
+@aio
+async def test_the_author_sees_the_name_and_the_version_of_the_client() -> None:
+    agent = Agent("a")
+    seen: list[Any] = []
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        seen.append(turn.session.client.client_info)
+
+    async with served(agent) as client:
+        await opened(client)
+        await client.play(EXAMPLES["prompt"])
+    assert (seen[0].name, seen[0].version) == ("my-editor", "1.0.0")
+
+
+@aio
+async def test_only_the_agents_versions_are_accepted() -> None:
+    agent = Agent("a", versions=["1", "1.1"])
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None: ...
+
+    hello = EXAMPLES["initialize"].body
+    async with served(agent) as client:
+        error = await client.refused("initialize", {**hello, "protocolVersion": "9.9-nonsense"})
+        assert error["code"] == -32602
+        assert error["message"] == "unsupported protocol version '9.9-nonsense'"
+        assert error["data"] == {"supported": ["1", "1.1"]}
+        answered = await client.call("initialize", {**hello, "protocolVersion": "1.1"})
+        assert answered["protocolVersion"] == "1.1"
+        assert (await client.play(EXAMPLES["new"]))["session"]["id"] == "session-1"
+
+
+@aio
+async def test_an_agent_that_loads_sessions_says_so_and_does() -> None:
+    agent = Agent("a")
+    seen: list[Session] = []
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        await turn.say(f"in {turn.session.id}")
+
+    @agent.load_session
+    async def load_session(session: Session, replay: Turn) -> None:
+        seen.append(session)
+        await replay.echo("Does it build?")
+        await replay.say("It builds.")
+
+    async with served(agent) as client:
+        hello = await client.play(EXAMPLES["initialize"])
+        assert hello["capabilities"]["loadSession"] is True
+        metadata = {"workDir": "/project"}
+        body = {"sessionId": "session-9", "metadata": metadata}
+        loaded = await client.call("session/load", body)
+        assert loaded == {"session": {"id": "session-9", "metadata": metadata}}
+        updates = [params["update"] for _, params in client.told]
+        assert [(each["role"], each["chunk"]) for each in updates] == [
+            ("user", "Does it build?"),
+            ("assistant", "It builds."),
+        ]
+        text = {"sessionId": "session-9", "prompt": [{"type": "text", "text": "hi"}]}
+        assert await client.call("session/prompt", text) == {"stopReason": "endTurn"}
+        assert client.told[-1][1]["update"]["chunk"] == "in session-9"
+    assert str(seen[0].cwd) == "/project"
+    assert seen[0].meta == metadata

@@ -7,7 +7,7 @@ import pytest
 from dragoman.client.budgets import Budgets
 from dragoman.client.legacy import DIALECTS, DocumentOptions, DocumentPeer, KeyedPeer, use_peer
 from dragoman.dialects import discovery
-from dragoman.errors import ConnectionClosed, Unsupported
+from dragoman.errors import ConnectionClosed, ProtocolMismatch, Unsupported
 from dragoman.transports.memory import memory_pair
 from tests.aio import aio
 from tests.unit.client.legacy.far_end import meet
@@ -52,3 +52,14 @@ async def test_a_peer_says_who_its_client_is() -> None:
     options = DocumentOptions(name="me", version="7")
     async with meet("tagged", options=options) as (_, agent):
         assert agent.params("initialize")["clientInfo"] == {"name": "me", "version": "7"}
+
+
+@aio
+async def test_a_handshake_asks_for_the_version_of_the_options() -> None:
+    async with meet("tagged", options=DocumentOptions(protocol_version="1.0")) as (_, agent):
+        assert agent.params("initialize")["protocolVersion"] == "1.0"
+    async with meet("tagged") as (_, agent):
+        assert agent.params("initialize")["protocolVersion"] == "1"
+    with pytest.raises(ProtocolMismatch, match="'2025-06-18', and this client '2026-01-01'"):
+        async with meet("oneshot", options=DocumentOptions(protocol_version="2026-01-01")):
+            pass

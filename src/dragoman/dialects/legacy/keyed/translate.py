@@ -19,7 +19,14 @@ from dragoman.errors import ProtocolMismatch, Unsupported
 from dragoman.events import model, parts, words
 from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event, EventEnvelope
-from dragoman.events.words import ChangeStage, FileOp, PermissionKind, Role, ToolStatus
+from dragoman.events.words import (
+    ChangeStage,
+    FileOp,
+    Outcome,
+    PermissionKind,
+    Role,
+    ToolStatus,
+)
 
 DIALECT: Final = "keyed"
 VERSION: Final = 1
@@ -290,7 +297,6 @@ def of_permission(ask: shapes.AskPermission, place: EventEnvelope, line: bytes) 
 
 
 _STOPS: Final = frozenset({"end_turn", "max_tokens", "cancelled", "tool_error"})
-_LIMITS: Final = {"max_turn_requests": "max_tokens", "refusal": "end_turn"}
 _STATUS: Final = {
     ToolStatus.PENDING: "pending",
     ToolStatus.RUNNING: "in_progress",
@@ -300,8 +306,10 @@ _ASKABLE: Final = frozenset({"edit", "execute", "delete"})
 
 
 def stop_reason(stop: str) -> str:
-    """The word for the end of a turn, given the agent's own."""
-    return stop if stop in _STOPS else _LIMITS.get(stop, "tool_error")
+    """The word for the end of a turn, given the agent's own. What has none did not end well."""
+    if stop in _STOPS:
+        return stop
+    return "max_tokens" if words.outcome_of(stop) is Outcome.TRUNCATED else "tool_error"
 
 
 def permission_kind(kind: str | None) -> str:

@@ -307,7 +307,7 @@ def test_what_has_no_word_here_is_not_said() -> None:
     [
         ("end_turn", "end_turn"),
         ("max_turn_requests", "max_tokens"),
-        ("refusal", "end_turn"),
+        ("refusal", "tool_error"),
         ("weird", "tool_error"),
     ],
 )
