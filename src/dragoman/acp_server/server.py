@@ -29,6 +29,7 @@ from dragoman.acp_server.session_store import SessionStore, instant
 from dragoman.agent import Agent, Turn
 from dragoman.agent.server import Server
 from dragoman.agent.session import Session
+from dragoman.agent.speech import require_dialect
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import RESERVED
 from dragoman.errors import (
@@ -68,6 +69,8 @@ class ServerContext:
     peer: str = AUTO
     """The peer of a new session, until the client chooses another."""
     role: str | None = None
+    dialect: str | None = None
+    """What the clients speak; None if their first request shows it."""
     flags: Mapping[str, object] = field(default_factory=dict)
     """Settings by their dotted keys, over those of the files."""
     max_line_size: int = DEFAULT_MAX_LINE_SIZE
@@ -78,6 +81,8 @@ class ServerContext:
 
     def check(self, cwd: Path) -> None:
         """Refuse a first choice that no session could have. Raises `UsageError`."""
+        if self.dialect is not None:
+            require_dialect(self.dialect)
         place = self.load_context(cwd)
         if self.peer != AUTO and self.peer not in peers_in(place):
             place.catalogue.get(self.peer)
@@ -180,6 +185,7 @@ class AcpServer:
             image=True,
             embedded_context=True,
             additional_directories=True,
+            dialect=self._front.dialect,
             max_line_size=self._front.max_line_size,
         )
         agent.prompt(refused(self._prompt))

@@ -79,6 +79,15 @@ def acp(
             show_default=False,
         ),
     ] = None,
+    dialect: Annotated[
+        str | None,
+        typer.Option(
+            "--dialect",
+            metavar="NAME",
+            help="What the editor speaks, if its first message does not show it.",
+            show_default=False,
+        ),
+    ] = None,
     permissions: Annotated[
         Preset | None,
         typer.Option(
@@ -93,6 +102,9 @@ def acp(
     The editor starts this command itself and talks with it on standard input and output. In it you
     choose the peer and the role; with the peer auto, each prompt is delegated. /peers, /delegate,
     /explain and /stats work in every session.
+
+    The editor may also speak one of the legacy dialects (oneshot, threads, tagged, keyed, chained):
+    its first message shows which, or --dialect names it.
 
     A WebSocket needs a token, sent as `Authorization: Bearer TOKEN`. It is read from --token-file,
     else from the variable DRAGOMAN_TOKEN; else one is made and written to standard error.
@@ -113,7 +125,7 @@ def acp(
     if token_file is not None and websocket is None:
         raise UsageError("only --websocket has a token")
     flags = {} if permissions is None else {"permissions": permissions.value}
-    front = ServerContext(peer=peer, role=role, flags=flags)
+    front = ServerContext(peer=peer, role=role, dialect=dialect, flags=flags)
     front.check(Path.cwd())
     live = CommandLoop()
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
+from dragoman.agent.speech import require_dialect
 from dragoman.client.connect import OPENERS, Target, connect
 from dragoman.client.conversation import Peer
 from dragoman.client.inquiries import DECLINED
@@ -35,6 +36,11 @@ def parser() -> argparse.ArgumentParser:
         help="the agent's command line, after --, or one address: unix:/path, ws://, wss://",
     )
     made.add_argument("--dialect", default=AUTO, choices=[AUTO, *OPENERS], help="what CMD speaks")
+    made.add_argument(
+        "--client-dialect",
+        metavar="NAME",
+        help="what the clients speak, if their first request does not show it",
+    )
     made.add_argument("--workspace", default=".", help="where CMD is started")
     made.add_argument(
         "--inherit",
@@ -71,18 +77,20 @@ def address_of(text: str) -> tuple[str, int]:
 
 async def run(arguments: argparse.Namespace) -> None:
     target = target_of(arguments.target)
+    if arguments.client_dialect is not None:
+        require_dialect(arguments.client_dialect)
     if arguments.unix is None and arguments.websocket is None:
         # Ours before anything else can print into it.
         stream = EarlyInitialize(await open_stdio())
         try:
             client = offered(await stream.greeting())
             async with _connected(arguments, target, client) as peer:
-                await Gateway(peer, raw=arguments.raw).serve(stream)
+                await _gateway(arguments, peer).serve(stream)
         finally:
             await stream.aclose()
         return
     async with _connected(arguments, target, None) as peer:
-        gateway = Gateway(peer, raw=arguments.raw)
+        gateway = _gateway(arguments, peer)
         if arguments.unix is not None:
             listener = await gateway.serve_unix(arguments.unix)
         else:
@@ -95,6 +103,10 @@ async def run(arguments: argparse.Namespace) -> None:
             await peer.client.connection.wait_ended()
         finally:
             await listener.aclose()
+
+
+def _gateway(arguments: argparse.Namespace, peer: Peer) -> Gateway:
+    return Gateway(peer, raw=arguments.raw, dialect=arguments.client_dialect)
 
 
 def _connected(

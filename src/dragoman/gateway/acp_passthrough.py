@@ -167,9 +167,19 @@ class Passthrough:
 class PassthroughSession:
     """Handles what a client says. `otherwise` serves it if it speaks something else than ACP."""
 
-    def __init__(self, upstream: Upstream, otherwise: Handlers, *, raw: bool = False) -> None:
+    def __init__(
+        self,
+        upstream: Upstream,
+        otherwise: Handlers,
+        *,
+        raw: bool = False,
+        named: str | None = None,
+    ) -> None:
         self.upstream = upstream
         self._raw = raw
+        self._guesses = named is None
+        """Whether the client's requests show what it speaks."""
+        self._hello: Request | None = None
         self._otherwise = otherwise
         self._instead: Handlers | None = None
         self._passages: dict[str, Passthrough] = {}
@@ -244,9 +254,28 @@ class PassthroughSession:
         if self._capabilities is None:
             # A second handshake is answered like the first and changes nothing.
             self._capabilities = client.client_capabilities
+            self._hello = request
             if (note := version_note(client)) is not None:
                 log.warning("%s", note)
         return acp_filter.hello(self.upstream.client.hello, self._capabilities)
+
+    def _is_keyed(self, request: Request) -> bool:
+        """Whether a client whose handshake was one of ACP asks as only the keyed dialect does."""
+        if not self._guesses:
+            return False
+        params: Any = None
+        with contextlib.suppress(*UNDECODABLE):
+            params = msgspec.json.decode(request.params)
+        return discovery.is_keyed(request.method, params)
+
+    def _serve_keyed(self, request: Request) -> Any:
+        """Serve a client in the keyed dialect from here on, which has no session open yet."""
+        assert self._hello is not None
+        self._instead = self._otherwise
+        self._known_handlers.clear()
+        self.upstream.tell_answers()
+        self._instead.request(self._hello)
+        return self._instead.request(request)
 
     def _handler_of(self, method: str) -> Callable[[Request], Any]:
         """The handler of a method. Refuses a method that the peer did not announce."""
@@ -359,6 +388,9 @@ class PassthroughSession:
     # -- sessions
 
     def _open_new(self, request: Request) -> Any:
+        if not self._passages and self._is_keyed(request):
+            return self._serve_keyed(request)
+
         def settle(result: Raw | None, error: DragomanError | None) -> None:
             opened: list[Passthrough] = []
 
@@ -383,6 +415,8 @@ class PassthroughSession:
         session_id = session_of(request.params)
         if session_id is None:
             return self._forward(request)
+        if not self._passages and self._is_keyed(request):
+            return self._serve_keyed(request)
         if session_id in self.upstream:
             raise UsageError(f"the session {session_id} is already open on this connection")
         method = acp.method_table().request(request.method)
@@ -461,6 +495,8 @@ class PassthroughSession:
         def settle(result: Raw | None, error: DragomanError | None) -> None:
             if passage.prompt is not None and passage.prompt[0] is request:
                 passage.ended()
+                if error is not None and self._is_keyed(request):
+                    error = _keyed_prompt()
                 self._settled(request, result, error, prompt_responses.prompt_result)
 
         call = self.upstream.connection.begin(_PROMPT, request.params, settle=settle)
@@ -495,6 +531,13 @@ class PassthroughSession:
 
 def _no_such_session() -> RemoteError:
     return RemoteError(codes.NOT_FOUND, "there is no such session")
+
+
+def _keyed_prompt() -> RemoteError:
+    return RemoteError(
+        codes.INVALID_PARAMS,
+        "this is a prompt of the dialect keyed: start the gateway with --client-dialect keyed",
+    )
 
 
 def _folders(params: Raw) -> list[Path]:

@@ -100,7 +100,9 @@ class ClientSession:
         through = (
             None
             if upstream is None
-            else PassthroughSession(upstream, self._server, raw=self._gateway.raw)
+            else PassthroughSession(
+                upstream, self._server, raw=self._gateway.raw, named=self._gateway.dialect
+            )
         )
         handlers = through or self._server
         try:
@@ -157,6 +159,7 @@ class ClientSession:
             mcp_http=bool(can.mcp_http),
             mcp_sse=bool(can.mcp_sse),
             additional_directories=bool(can.additional_directories),
+            dialect=self._gateway.dialect,
         )
         agent.choices = Choices()
         agent.prompt(self._prompt)

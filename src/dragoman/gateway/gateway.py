@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from dragoman.agent.speech import require_dialect
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.conversation import Peer
 from dragoman.client.early_messages import EarlyMessages
 from dragoman.client.permissions import Answer, Decision, Question
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.codec import RESERVED
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
@@ -32,10 +34,16 @@ __all__ = ["RAW_KEY", "Gateway", "serve"]
 
 
 async def serve(
-    peer: Peer, stream: Stream, *, raw: bool = False, max_line_size: int | None = None
+    peer: Peer,
+    stream: Stream,
+    *,
+    raw: bool = False,
+    dialect: str | None = None,
+    max_line_size: int | None = None,
 ) -> ConnectionLost:
     """Serve a connected peer to one client on a stream until either has gone."""
-    return await Gateway(peer, raw=raw, max_line_size=max_line_size).serve(stream)
+    gateway = Gateway(peer, raw=raw, dialect=dialect, max_line_size=max_line_size)
+    return await gateway.serve(stream)
 
 
 class Gateway:
@@ -43,11 +51,22 @@ class Gateway:
     can: files, terminals, answers of the user.
 
     With `raw`, updates that had to be translated carry the peer's own message in their `_meta`.
+    `dialect` is what the clients speak; without it the requests of each client show it.
     """
 
-    def __init__(self, peer: Peer, *, raw: bool = False, max_line_size: int | None = None) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        *,
+        raw: bool = False,
+        dialect: str | None = None,
+        max_line_size: int | None = None,
+    ) -> None:
+        if dialect is not None:
+            require_dialect(dialect)
         self.peer = peer
         self.raw = raw
+        self.dialect = dialect
         self.settings = ConnectionSettings(
             max_line_size=max_line_size or DEFAULT_MAX_LINE_SIZE,
             cancel_notice=_cancel_notice,
@@ -63,7 +82,7 @@ class Gateway:
         self._upstream: Upstream | None = None
         if isinstance(peer.client, AcpClient):
             peer.client.serve_with(self.services.serve)
-            if self._before is None:
+            if self._before is None and dialect in (None, translate.DIALECT):
                 # An observer needs events, and forwarded lines are not decoded into any.
                 self._upstream = Upstream(peer.client)
 

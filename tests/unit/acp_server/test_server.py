@@ -146,10 +146,11 @@ def test_a_first_choice_that_no_session_could_have_is_refused(tmp_path: Path) ->
         ({"peer": "gemini"}, UsageError),
         ({"peer": "nobody-knows"}, UnknownPeer),
         ({"role": "juggle"}, UsageError),
+        ({"dialect": "codex"}, UsageError),
     ):
         with pytest.raises(error):
             ServerContext(environ=own, **options).check(tmp_path)  # type: ignore[arg-type]
-    ServerContext(environ=own, peer="scout", role="review").check(tmp_path)
+    ServerContext(environ=own, peer="scout", role="review", dialect="keyed").check(tmp_path)
 
 
 @aio

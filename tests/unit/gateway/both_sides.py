@@ -102,6 +102,7 @@ async def scene(
     replies: dict[str, Any] | None = None,
     on_event: Callable[[model.Event], None] | None = None,
     raw: bool = False,
+    dialect: str | None = None,
     **options: Any,
 ) -> AsyncIterator[Scene]:
     ours, theirs = memory_pair()
@@ -115,7 +116,7 @@ async def scene(
     peer = await soon(open_peer(ours, CWD, ClientOptions(on_event=on_event, **options)))
     try:
         async with asyncio.timeout(WAIT_TIMEOUT):
-            here = Scene(agent, peer, Gateway(peer, raw=raw))
+            here = Scene(agent, peer, Gateway(peer, raw=raw, dialect=dialect))
             async with here.stack:
                 yield here
     finally:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dragoman.client.budgets import Budgets
 from dragoman.events import model
 from dragoman.transports.base import HIGH_WATER_SIZE
 from tests.aio import aio
-from tests.unit.client.acp.agent_side import Refusal
+from tests.unit.client.acp.agent_side import CWD, Refusal
 from tests.unit.gateway.both_sides import scene
 from tests.unit.rpc.other_side import turns, until
 
@@ -253,3 +255,51 @@ async def test_a_peer_that_dies_answers_what_is_open_and_ends_the_client() -> No
         answer = await client.answered(prompting)
         assert answer["error"]["data"]["errorClass"]
         await until(lambda: client.ended is not None)
+
+
+# -- a client of the keyed dialect whose handshake looked like one of ACP
+
+CONTENT = [{"type": "text", "text": "hi"}]
+
+
+@pytest.mark.parametrize("dialect", [None, "keyed"])
+@aio
+async def test_a_keyed_client_is_served_in_its_dialect_from_its_first_session_on(
+    dialect: str | None,
+) -> None:
+    async with scene(dialect=dialect) as here:
+        client = await here.client()
+        opened = await client.call("session/new", {"cwd": str(CWD)})
+        assert opened["sessionId"] == "s1"
+        prompting = client.begin("session/prompt", {"sessionId": "s1", "content": CONTENT})
+        prompt = await here.agent.expect("session/prompt")
+        assert prompt["params"]["prompt"] == CONTENT
+        here.agent.update(chunk("yes"))
+        told = await client.told("session/update")
+        assert told["contentChunk"] == {"id": "part-1", "index": 0, "delta": "yes"}
+        here.agent.answer(prompt, {"stopReason": "end_turn"})
+        assert (await client.answered(prompting))["result"] == {"stopReason": "end_turn"}
+
+
+@aio
+async def test_a_keyed_prompt_in_a_session_of_acp_is_refused_with_what_to_do() -> None:
+    async with scene() as here:
+        client = await here.client()
+        await client.open()
+        prompting = client.begin("session/prompt", {"sessionId": "s1", "content": CONTENT})
+        prompt = await here.agent.expect("session/prompt")
+        here.agent.reply(prompt, Refusal(-32602, "missing prompt"))
+        error = (await client.answered(prompting))["error"]
+        assert (error["code"], "--client-dialect keyed" in error["message"]) == (-32602, True)
+
+
+@aio
+async def test_nothing_is_guessed_of_a_client_whose_dialect_is_named() -> None:
+    async with scene(dialect="acp") as here:
+        client = await here.client()
+        opened = await client.call("session/new", {"cwd": str(CWD)})
+        assert opened["sessionId"] == "s1"
+        prompting = client.prompt("hi")
+        prompt = await here.agent.expect("session/prompt")
+        here.agent.answer(prompt, {"stopReason": "end_turn"})
+        assert (await client.answered(prompting))["result"] == {"stopReason": "end_turn"}

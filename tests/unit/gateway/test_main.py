@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.errors import UsageError
-from dragoman.gateway.__main__ import address_of, parser, target_of
+from dragoman.gateway.__main__ import address_of, main, parser, target_of
 
 
 def test_what_stands_behind_the_dashes_is_the_agents_command() -> None:
@@ -34,3 +34,10 @@ def test_a_websocket_listens_on_this_machine_unless_told_otherwise() -> None:
 def test_a_bridge_serves_in_one_place() -> None:
     with pytest.raises(SystemExit):
         parser().parse_args(["--unix", "a", "--websocket", "b", "--", "x"])
+
+
+def test_a_dialect_that_no_client_can_be_served_in_ends_the_program(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--client-dialect", "codex", "--", "no-such-program"]) == 1
+    assert "no client is served in the dialect 'codex'" in capsys.readouterr().err
