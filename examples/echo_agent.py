@@ -11,7 +11,8 @@ import asyncio
 
 import msgspec
 
-from dragoman import Connection, End, Router, open_stdio
+from dragoman.rpc import Connection, End, Router
+from dragoman.transports import open_stdio
 
 
 class Echo(msgspec.Struct):

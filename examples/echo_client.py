@@ -15,7 +15,9 @@ from time import perf_counter
 
 import msgspec
 
-from dragoman import Connection, End, RemoteError, Router, spawn
+from dragoman import RemoteError
+from dragoman.rpc import Connection, End, Router
+from dragoman.transports import spawn
 
 AGENT = Path(__file__).with_name("echo_agent.py")
 

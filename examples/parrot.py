@@ -6,8 +6,7 @@ start it with: python examples/parrot.py
 
 from __future__ import annotations
 
-from dragoman import Agent
-from dragoman.agent import Turn
+from dragoman import Agent, Turn
 
 agent = Agent("parrot", version="1.0.0", title="Parrot")
 

@@ -1,100 +1,86 @@
 """The interpreter between coding agents: drive any of them, or be one.
 
-The public names, each loaded from its package when it is first used, so that `import dragoman`
-costs next to nothing and loads no event loop. The packages and the rules between them are in
-ARCHITECTURE.md.
+What most programs need. Each name is loaded from its package when it is first used, so that `import
+dragoman` costs next to nothing and loads no event loop. `__init__.pyi` has the same names for
+editors and type checkers. The packages and the rules between them are in ARCHITECTURE.md.
 """
 
 from dragoman.version import __version__ as __version__
 
-TYPE_CHECKING = False  # The same name in `typing` would be the dearest import of this module.
-if TYPE_CHECKING:
-    from dragoman.agent import Agent
-    from dragoman.client.acp import ClientOptions, open_agent
-    from dragoman.errors import (
-        CallError,
-        CallTimeout,
-        ConnectionLost,
-        DragomanError,
-        ProcessExited,
-        RemoteError,
-        UsageError,
-    )
-    from dragoman.rpc import Connection, End, Router
-    from dragoman.runs.connect import connect, connect_sync
-    from dragoman.transports import (
-        Stream,
-        connect_unix,
-        connect_websocket,
-        listen_unix,
-        listen_websocket,
-        memory_pair,
-        open_stdio,
-        spawn,
-    )
-
-__all__ = [
-    "Agent",
-    "CallError",
-    "CallTimeout",
-    "ClientOptions",
-    "Connection",
-    "ConnectionLost",
-    "DragomanError",
-    "End",
-    "ProcessExited",
-    "RemoteError",
-    "Router",
-    "Stream",
-    "UsageError",
-    "connect",
-    "connect_sync",
-    "connect_unix",
-    "connect_websocket",
-    "listen_unix",
-    "listen_websocket",
-    "memory_pair",
-    "open_agent",
-    "open_stdio",
-    "spawn",
-]
-
 _HOMES = {
-    "dragoman.agent": ("Agent",),
-    "dragoman.client.acp": ("ClientOptions", "open_agent"),
-    "dragoman.errors": (
-        "CallError",
-        "CallTimeout",
-        "ConnectionLost",
-        "DragomanError",
-        "ProcessExited",
-        "RemoteError",
-        "UsageError",
-    ),
-    "dragoman.runs.connect": ("connect", "connect_sync"),
-    "dragoman.rpc": ("Connection", "End", "Router"),
-    "dragoman.transports": (
-        "Stream",
-        "connect_unix",
-        "connect_websocket",
-        "listen_unix",
-        "listen_websocket",
-        "memory_pair",
-        "open_stdio",
-        "spawn",
-    ),
+    "Agent": "dragoman.agent",
+    "Answer": "dragoman.client.permissions",
+    "AuthRequired": "dragoman.errors",
+    "BlockingTurn": "dragoman.agent",
+    "Budgets": "dragoman.client.budgets",
+    "CallError": "dragoman.errors",
+    "CallTimeout": "dragoman.errors",
+    "ConnectionLost": "dragoman.errors",
+    "Delegation": "dragoman.delegation",
+    "DragomanError": "dragoman.errors",
+    "Peer": "dragoman.client.conversation",
+    "ProcessExited": "dragoman.errors",
+    "Question": "dragoman.client.permissions",
+    "RemoteError": "dragoman.errors",
+    "Result": "dragoman.client.results",
+    "Turn": "dragoman.agent",
+    "UsageError": "dragoman.errors",
+    "approve_all": "dragoman.client.permissions",
+    "approve_reads": "dragoman.client.permissions",
+    "connect": "dragoman.runs.connect",
+    "connect_sync": "dragoman.runs.connect",
+    "delegate": "dragoman.delegation",
+    "deny_all": "dragoman.client.permissions",
 }
+"""The module of each name."""
+
+_MODULES = {
+    "acp": "dragoman.dialects.acp.v1",
+    "errors": "dragoman.errors",
+    "events": "dragoman.events",
+}
+
+_MOVED = {
+    "ClientOptions": "dragoman.client.acp",
+    "Connection": "dragoman.rpc",
+    "End": "dragoman.rpc",
+    "Router": "dragoman.rpc",
+    "Stream": "dragoman.transports",
+    "connect_unix": "dragoman.transports",
+    "connect_websocket": "dragoman.transports",
+    "listen_unix": "dragoman.transports",
+    "listen_websocket": "dragoman.transports",
+    "memory_pair": "dragoman.transports",
+    "open_agent": "dragoman.client.acp",
+    "open_stdio": "dragoman.transports",
+    "spawn": "dragoman.transports",
+}
+"""Names of the last release that are only in their packages now. They go away with the next."""
+
+__all__ = sorted([*_HOMES, *_MODULES])
 
 
 def __getattr__(name: str) -> object:
-    for home, names in _HOMES.items():
-        if name in names:
-            from importlib import import_module
+    from importlib import import_module
 
-            value: object = getattr(import_module(home), name)
-            # Found once, it is an ordinary attribute: the next use does not come here.
-            globals()[name] = value
-            return value
+    if name in _MODULES:
+        return import_module(_MODULES[name])
+    if name in _HOMES:
+        value: object = getattr(import_module(_HOMES[name]), name)
+        # Found once, it is an ordinary attribute: the next use does not come here.
+        globals()[name] = value
+        return value
+    if name in _MOVED:
+        import warnings
+
+        home = _MOVED[name]
+        warnings.warn(
+            f"dragoman.{name} is {home}.{name} now; the old name goes away with the next release",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        moved: object = getattr(import_module(home), name)
+        return moved
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,19 +1,21 @@
 """What the documents show is true: Python blocks run, and the commands they name exist.
 
-A block marked `python` is run as a program of its own in the folder of the project, and must end
-well without a word on stderr. A block marked `output` right behind it is what it prints. A block
-marked `python compile` needs a peer that is not here, and is only compiled. Of a block marked `sh`
-every call of dragoman is read as the command itself reads it, and not run.
+A block marked `python` is run as a program of its own in the folder of the project, with a new home
+for dragoman, and must end well without a word on stderr. A block marked `output` right behind it is
+what it prints. A block marked `python compile` needs a peer that is not here, and is only compiled.
+Of a block marked `sh` every call of dragoman is read as the command itself reads it, and not run.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ import typer
 
 from dragoman.cli.app import app
 from tests.docs.markdown import ROOT, Block, blocks, documents, prose
+from tests.integration.cli_shell import FOLDERS
 
 RUN_TIMEOUT = 50.0
 """A block starts an interpreter and perhaps a child; a loaded machine takes its time."""
@@ -34,10 +37,11 @@ PRINTED = [
 KNOWN = {"", "python", "python compile", "output", "sh", "toml", "json", "text", "mermaid"}
 
 
-def run(block: Block) -> subprocess.CompletedProcess[str]:
+def run(block: Block, home: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", block.text],
         cwd=ROOT,
+        env={**os.environ, **{f"DRAGOMAN_{name}": str(home / name.lower()) for name in FOLDERS}},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -51,8 +55,8 @@ def test_the_readme_shows_code_that_can_be_run() -> None:
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=str)
-def test_a_python_block_runs_and_prints_what_is_said(block: Block) -> None:
-    done = run(block)
+def test_a_python_block_runs_and_prints_what_is_said(block: Block, tmp_path: Path) -> None:
+    done = run(block, tmp_path)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     for first, second in PRINTED:
         if first == block:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,8 @@ def front_door() -> Iterator[str]:
     yield from ("| name | lives in | what |", "|---|---|---|")
     for name in dragoman.__all__:
         thing = getattr(dragoman, name)
-        yield f"| `{name}` | `{thing.__module__}` | {names.describe(thing)} |"
+        home = thing.__name__ if inspect.ismodule(thing) else thing.__module__
+        yield f"| `{name}` | `{home}` | {names.describe(thing)} |"
 
 
 def client() -> Iterator[str]:

@@ -18,7 +18,7 @@ from dragoman.delegation import (
     Delegation,
     DelegationListener,
     DelegationRequest,
-    delegate,
+    delegate_request,
 )
 from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.delegation.routing import Candidate
@@ -101,7 +101,7 @@ class Bench:
             self.pauses.append(seconds)
 
         self.heard = Heard()
-        return await delegate(
+        return await delegate_request(
             DelegationRequest(role=role, prompt=prompt, workspace=self.work, **request),
             place=self.place(),
             listener=self.heard,

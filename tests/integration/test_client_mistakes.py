@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import dragoman
+from dragoman.client import acp
 from dragoman.client.permissions import Answer, Question
 from dragoman.errors import UsageError
 from dragoman.events.parts import Text
@@ -106,14 +107,14 @@ def test_what_the_blocking_calls_return_says_that_it_has_to_be_entered(tmp_path:
 
 @aio
 async def test_mistakes_with_open_agent_are_named_at_the_call() -> None:
-    open_agent: Any = dragoman.open_agent
+    open_agent: Any = acp.open_agent
     with pytest.raises(UsageError, match=r"list of words: pass \['python', 'parrot.py'\]"):
         open_agent("python parrot.py")
     with pytest.raises(UsageError, match=r"list of words: pass \['/opt/agent'\]"):
         open_agent(Path("/opt/agent"))
     with pytest.raises(UsageError, match="permit= takes a function"):
         careless: Any = "approve-all"
-        open_agent(AGENT, options=dragoman.ClientOptions(permit=careless))
+        open_agent(AGENT, options=acp.ClientOptions(permit=careless))
     with pytest.raises(AttributeError, match=r"write `async with open_agent\(…\) as client:`"):
         open_agent(AGENT).new_session("/")
     with pytest.raises(TypeError, match=r"write `async with open_agent\(…\) as client:`"):

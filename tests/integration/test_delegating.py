@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+import dragoman
+from dragoman import Answer, Question, events
 from dragoman.delegation import DelegationRequest, decide_for, read_agent
 from dragoman.delegation.routing import Reason
 from dragoman.delegation.verdicts import give_verdict
@@ -125,6 +127,40 @@ async def test_a_role_has_its_prefix_and_a_prompt_its_lineage(bench: Bench) -> N
     assert bench.told("alpha", "starts") == ["1"]
     meta = json.loads((bench.folder / "alpha.meta").read_text())
     assert meta["dragoman"] == {"depth": 1, "lineage": [done.job]}
+
+
+# -- from a program
+
+
+@aio
+async def test_a_program_delegates_with_the_settings_of_the_command(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.peer("alpha", "crash")
+    bench.peer("beta", "ask")
+    bench.settings("alpha", "beta")
+    for name, value in bench.place().environ.items():
+        monkeypatch.setenv(name, value)
+    seen: list[events.Event] = []
+    asked: list[str] = []
+
+    def permit(question: Question) -> Answer:
+        asked.append(question.title)
+        return Answer.ALLOW_ONCE
+
+    done = await dragoman.delegate(
+        "review", "look at it", workspace=bench.work, permit=permit, on_event=seen.append
+    )
+    assert done.ok and done.answered == "beta" and asked == ["Write"]
+    assert [(one.peer, one.ok) for one in done.attempts] == [("alpha", False), ("beta", True)]
+    assert done.text == "written"
+    assert any(isinstance(event, events.MessageDelta) for event in seen)
+    assert repr(done).startswith("Delegation('review', ok by beta, 2 attempts, job='j-")
+    refused = await dragoman.delegate("review", "look at it", workspace=bench.work, peer="beta")
+    assert refused.outcome is events.Outcome.DENIED and len(asked) == 1
+    (bench.config / "config.toml").write_text("permisions = 'approve-all'\n")
+    with pytest.raises(dragoman.errors.ConfigInvalid, match="permisions"):
+        await dragoman.delegate("review", "look at it", workspace=bench.work)
 
 
 # -- permissions

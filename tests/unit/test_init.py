@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
+import ast
+import pkgutil
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,18 +46,41 @@ def test_an_error_is_reached_without_loading_an_event_loop_or_a_decoder() -> Non
     assert loaded.isdisjoint(FOREIGN[:-1])
 
 
+def stub() -> tuple[dict[str, str], list[str]]:
+    """What `__init__.pyi` imports: the full name of each, and its `__all__`."""
+    source = Path(dragoman.__file__).with_suffix(".pyi").read_text("utf-8")
+    imported: dict[str, str] = {}
+    public: list[str] = []
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ImportFrom):
+            # Without the second name it would be for the stub alone.
+            imported |= {str(each.asname): f"{node.module}.{each.name}" for each in node.names}
+        elif isinstance(node, ast.Assign):
+            public = ast.literal_eval(node.value)
+    return imported, public
+
+
 @pytest.mark.parametrize("name", dragoman.__all__)
-def test_every_promised_name_is_the_one_of_its_room(name: str) -> None:
-    (home,) = [home for home, names in dragoman._HOMES.items() if name in names]
-    assert getattr(dragoman, name) is getattr(importlib.import_module(home), name)
+def test_a_name_is_the_one_that_the_stub_imports(name: str) -> None:
+    assert getattr(dragoman, name) is pkgutil.resolve_name(stub()[0][name])
 
 
-def test_the_promised_names_are_exactly_those_that_have_a_home() -> None:
-    homed = [name for names in dragoman._HOMES.values() for name in names]
-    assert sorted(homed) == sorted(dragoman.__all__)
+def test_the_stub_has_the_names_of_the_module_and_no_others() -> None:
+    imported, public = stub()
+    assert public == dragoman.__all__
+    assert imported.keys() == {*public, "__version__"}
     assert set(dragoman.__all__) <= set(dir(dragoman))
 
 
+@pytest.mark.parametrize("name", sorted(vars(dragoman)["_MOVED"]))
+def test_a_name_that_moved_says_where_it_is(name: str) -> None:
+    home = vars(dragoman)["_MOVED"][name]
+    with pytest.warns(DeprecationWarning, match=f"dragoman.{name} is {home}.{name} now"):
+        assert getattr(dragoman, name) is pkgutil.resolve_name(f"{home}.{name}")
+    assert name not in dir(dragoman)
+
+
 def test_a_name_that_does_not_exist_is_refused_by_its_name() -> None:
+    careless: Any = dragoman
     with pytest.raises(AttributeError, match=r"'dragoman' has no attribute 'nonesuch'"):
-        _ = dragoman.nonesuch
+        _ = careless.nonesuch

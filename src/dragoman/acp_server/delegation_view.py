@@ -1,6 +1,6 @@
 """Show a running delegation to an ACP client as one tool call with progress, and cancel it.
 
-The delegation itself is run by `delegation.delegate`; the final answer is sent by
+The delegation itself is run by `delegation.delegate_request`; the final answer is sent by
 `acp_server.session`.
 """
 
@@ -19,7 +19,7 @@ from dragoman.delegation import (
     Delegation,
     DelegationListener,
     DelegationRequest,
-    delegate,
+    delegate_request,
 )
 from dragoman.delegation.routing import explain
 from dragoman.dialects.acp import v1 as acp
@@ -67,7 +67,7 @@ class DelegationView(DelegationListener):
     async def run(
         self, request: DelegationRequest, place: RunContext, caller: Permit
     ) -> Delegation:
-        """Delegate. Raises as `delegate` does; the tool call has ended in any case."""
+        """Delegate. Raises as `delegate_request` does; the tool call has ended in any case."""
         wanted = "" if request.peer is None else f" to {request.peer}"
         self._title = f"Delegate {request.role}{wanted}"
         call = self._turn.tool(
@@ -108,7 +108,7 @@ class DelegationView(DelegationListener):
         self, request: DelegationRequest, place: RunContext, caller: Permit
     ) -> Delegation | DragomanError:
         try:
-            return await delegate(
+            return await delegate_request(
                 request, place=place, listener=self, caller=caller, cancel=self._cancel
             )
         except DragomanError as error:

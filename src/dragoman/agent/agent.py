@@ -117,6 +117,9 @@ class Agent:
         )
         self.handlers = AgentHandlers()
 
+    def __repr__(self) -> str:
+        return f"<Agent {self.info.name!r} {self.info.version}>"
+
     @property
     def capabilities(self) -> acp.AgentCapabilities:
         """What the client is told that this agent can do."""

@@ -67,6 +67,9 @@ class Session:
         self.turn: Turn | None = None
         """The turn that is running, if one is."""
 
+    def __repr__(self) -> str:
+        return f"<Session {self.id!r} in {str(self.cwd)!r}>"
+
     @property
     def roots(self) -> tuple[Path, ...]:
         """The folders that file tools should stay in."""

@@ -81,6 +81,9 @@ class BlockingTurn:
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
 
+    def __repr__(self) -> str:
+        return f"<Blocking{repr(self._turn)[1:]}"
+
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         if self._turn.cancelled:
             work.close()

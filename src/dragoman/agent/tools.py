@@ -42,6 +42,10 @@ class ToolCall:
         self._content: list[acp.ToolCallContent] = list(first.content or ())
         self.id = first.tool_call_id
 
+    def __repr__(self) -> str:
+        state = "done" if self._done else "running" if self._announced else "not announced"
+        return f"<ToolCall {self.id!r}, {state}, {self._first.title!r:.80}>"
+
     async def __aenter__(self) -> Self:
         await self.announce()
         return self

@@ -79,6 +79,10 @@ class Turn:
         self.ended = asyncio.Event()
         """Set when the turn is over."""
 
+    def __repr__(self) -> str:
+        state = "over" if self.over else "cancelled" if self.cancelled else "running"
+        return f"<Turn of session {self.session.id!r}, {state}, {self.text!r:.80}>"
+
     # -- the prompt
 
     @property

@@ -160,7 +160,7 @@ def _run(request: DelegationRequest, place: RunContext, show: Renderer) -> int:
     from dragoman.cli.output.delegation_output import DelegationOutput as Telling
     from dragoman.cli.output.terminal import is_interactive
     from dragoman.cli.permission_flags import TerminalApprover
-    from dragoman.delegation import CancelHandle, delegate
+    from dragoman.delegation import CancelHandle, delegate_request
 
     live = CommandLoop()
     cancel = CancelHandle()
@@ -181,7 +181,7 @@ def _run(request: DelegationRequest, place: RunContext, show: Renderer) -> int:
         live.listen(interrupted)
         show.on_broken = lambda: interrupted(1)
         asks = is_interactive() and request.permissions is None
-        done = await delegate(
+        done = await delegate_request(
             request,
             place=place,
             listener=telling,

@@ -266,11 +266,13 @@ class _Setup:
 
     async def _delegate(self, request: DelegationRequest) -> Delegation:
         from dragoman.cli.output.delegation_output import DelegationOutput as Shown
-        from dragoman.delegation import CancelHandle, DelegationListener, delegate
+        from dragoman.delegation import CancelHandle, DelegationListener, delegate_request
 
         self._cancel = CancelHandle()
         listener = DelegationListener() if self._silent else Shown(self._show)
-        done = await delegate(request, place=self._place, listener=listener, cancel=self._cancel)
+        done = await delegate_request(
+            request, place=self._place, listener=listener, cancel=self._cancel
+        )
         if isinstance(listener, Shown):
             listener.over(done, terminated=self._live.terminated)
         return done

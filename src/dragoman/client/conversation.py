@@ -148,6 +148,10 @@ class Peer(abc.ABC):
     ) -> None:
         await self.aclose()
 
+    def __repr__(self) -> str:
+        name = f"{self.info.name or '?'} {self.info.version or ''}".rstrip()
+        return f"<Peer {name!r}, {self.dialect}, in {str(self.workspace)!r}>"
+
     @_entered
     @asynccontextmanager
     async def session(
@@ -211,6 +215,9 @@ class Conversation(abc.ABC):
     """The history that was replayed when the session was opened, as events."""
     turn: Any
     """The turn that is running; None between turns."""
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id!r}, {'in a turn' if self.turn else 'idle'}>"
 
     @property
     def models(self) -> Sequence[Choice]:

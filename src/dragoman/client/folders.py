@@ -13,6 +13,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from dragoman.errors import UsageError
+
 OWN_NAME: Final = "dragoman"
 """What our folder is called in those of the platform."""
 
@@ -20,6 +22,12 @@ OWN_NAME: Final = "dragoman"
 def absolute(path: str | Path) -> Path:
     """The folder from the root, seen from where we are."""
     return Path(path).expanduser().absolute()
+
+
+def require_folder(path: object, option: str = "workspace") -> None:
+    """Raise `UsageError` for what cannot be the path of a folder."""
+    if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
+        raise UsageError(f"{option}= takes the path of a folder, not {path!r}")
 
 
 def make_private(folder: Path) -> None:

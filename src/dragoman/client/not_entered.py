@@ -39,6 +39,9 @@ class Entering(AbstractAsyncContextManager[T], Generic[T]):
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"{self._use}; it has no {name!r} of its own")
 
+    def __repr__(self) -> str:
+        return f"<{self._use}>"
+
 
 class EnteringSync(AbstractContextManager[T], Generic[T]):
     """To be entered with ``with``, and nothing else."""
@@ -66,3 +69,6 @@ class EnteringSync(AbstractContextManager[T], Generic[T]):
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"{self._use}; it has no {name!r} of its own")
+
+    def __repr__(self) -> str:
+        return f"<{self._use}>"

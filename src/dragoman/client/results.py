@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
 import msgspec
@@ -35,7 +35,7 @@ from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome
 from dragoman.wire import codes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Result:
     """How a turn ended."""
 
@@ -57,6 +57,11 @@ class Result:
     """How many permissions were given on the way, by a person or a policy."""
     ended_by_denial: bool = False
     """Whether nothing came after a refusal but the end."""
+
+    def __repr__(self) -> str:
+        """The outcome, the text, and what is not as usual."""
+        shown = (each.name for each in fields(self) if getattr(self, each.name) != each.default)
+        return f"Result({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
     @property
     def ok(self) -> bool:

@@ -73,6 +73,9 @@ class BlockingPeer:
         self._peer = peer
         self._loop = loop
 
+    def __repr__(self) -> str:
+        return f"<Blocking{repr(self._peer)[1:]}"
+
     @property
     def dialect(self) -> str:
         return self._peer.dialect
@@ -123,6 +126,9 @@ class BlockingConversation:
         self._conversation = conversation
         self._loop = loop
 
+    def __repr__(self) -> str:
+        return f"<Blocking{repr(self._conversation)[1:]}"
+
     @property
     def id(self) -> str:
         return self._conversation.id
@@ -169,6 +175,9 @@ class BlockingTurn:
     def __init__(self, turn: ConversationTurn, loop: _Loop) -> None:
         self._turn = turn
         self._loop = loop
+
+    def __repr__(self) -> str:
+        return f"<Blocking{repr(self._turn)[1:]}"
 
     def __iter__(self) -> Iterator[model.Event]:
         while True:

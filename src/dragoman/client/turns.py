@@ -112,6 +112,12 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self.denials: list[Denial] = []
         self.state = TurnStage.NEW
 
+    def __repr__(self) -> str:
+        state = self.state.name.lower()
+        if self._last is not None and self._last.result is not None:
+            state = f"{state}, {self._last.result!r}"
+        return f"<Turn of session {self.session.id!r}, {state}>"
+
     # -- for a dialect
 
     @abc.abstractmethod

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from dragoman.delegation.candidates import decide_for
-    from dragoman.delegation.execution import DelegationListener, delegate
+    from dragoman.delegation.execution import DelegationListener, delegate, delegate_request
     from dragoman.delegation.request import Assigned, DelegationRequest, read_agent
     from dragoman.delegation.result import Delegation
     from dragoman.runs.cancel import CancelHandle
@@ -26,6 +26,7 @@ LATER: Final = {
     "DelegationRequest": f"{__name__}.request",
     "decide_for": f"{__name__}.candidates",
     "delegate": f"{__name__}.execution",
+    "delegate_request": f"{__name__}.execution",
     "read_agent": f"{__name__}.request",
 }
 
@@ -37,6 +38,7 @@ __all__ = [
     "DelegationRequest",
     "decide_for",
     "delegate",
+    "delegate_request",
     "read_agent",
 ]
 

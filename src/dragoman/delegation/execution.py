@@ -1,5 +1,7 @@
 """Run a delegation: decide, run attempts one after another, retry, fall back, stop on cancel.
 
+`delegate` is for programs, `delegate_request` for surfaces, which have a context and a listener.
+
 Falls back to the next peer only if the attempt before left no change behind. Retries the same peer
 only if a temporary limit rejected the prompt before it did anything. Each try is an attempt with a
 recorded reason; `attempt` runs it.
@@ -8,13 +10,18 @@ recorded reason; `attempt` runs it.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final, get_args
 
 from msgspec import structs
 
+from dragoman.client.folders import absolute, require_folder
+from dragoman.client.permissions import Permit, require_permit
+from dragoman.config.schema import Fallback
 from dragoman.delegation import learning
 from dragoman.delegation.attempt import WORKTREES, Attempt, AttemptSetup, runtime_role
 from dragoman.delegation.attempt_report import AttemptReport
@@ -30,18 +37,16 @@ from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.result import Delegation
 from dragoman.delegation.routing import Candidate, Decision, decide
 from dragoman.delegation.worktree.sweep import sweep
+from dragoman.errors import UsageError
 from dragoman.events.model import Event
 from dragoman.events.words import Outcome
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.cancel_by_file import obey_note
+from dragoman.runs.context import RunContext, load_context
 from dragoman.runs.lineage import Lineage, inherited
 from dragoman.store.ledger import AttemptRecord, Ending, new_decision_id
 from dragoman.store.records import new_job_id
-
-if TYPE_CHECKING:
-    from dragoman.client.permissions import Permit
-    from dragoman.runs.context import RunContext
 
 MAX_AGAIN: Final = 2
 """Retries of a peer that rejected the prompt because of a temporary limit."""
@@ -62,6 +67,8 @@ _PHRASES: Final = {
     Outcome.UNSUPPORTED: "cannot do that",
     Outcome.UNKNOWN: "ended in an unknown way",
 }
+
+FALLBACKS: Final[tuple[str, ...]] = get_args(Fallback)
 
 SHOWN_SIZE: Final = 160
 """Characters of a failure that are repeated in the reason of the next attempt."""
@@ -89,7 +96,94 @@ class DelegationListener:
         """A message for the user."""
 
 
+class _EventListener(DelegationListener):
+    def __init__(self, on_event: Callable[[Event], None]) -> None:
+        self._on_event = on_event
+
+    def event(self, event: Event) -> None:
+        self._on_event(event)
+
+
 async def delegate(
+    role: str,
+    prompt: str,
+    *,
+    workspace: str | os.PathLike[str] = ".",
+    peer: str | None = None,
+    tier: str | None = None,
+    model: str | None = None,
+    permit: Permit | None = None,
+    check: str | None = None,
+    isolate: bool = False,
+    apply: bool = False,
+    fallback: Fallback | None = None,
+    cold: bool = False,
+    timeout: float | None = None,
+    on_event: Callable[[Event], None] | None = None,
+) -> Delegation:
+    """Give work to the peer that is best for it, and return the answer with every attempt.
+
+    `role` is the kind of work, such as ``"review"`` or ``"research"``; ``dragoman peers`` lists
+    those that peers claim, and ``dragoman explain ROLE`` says which peer would do it and why. Only
+    enabled peers are used. A peer that fails is reported and does not raise: `Delegation.ok` says
+    whether the work is done. Raises `UsageError` for a mistake in the call, and `UnknownRole`,
+    `UnknownPeer` or `NoPeer` before any peer is prompted.
+
+    Options:
+
+    workspace (default "."): the directory in which the peer works.
+    peer (default None): use only this peer.
+    tier (default None): prefer models of this tier: "fast", "standard" or "strong".
+    model (default None): use this model.
+    permit (default None): function that decides about permissions that the rules of the settings
+        leave open. None: as the settings say, and reading only where they say "ask".
+    check (default None): a shell command whose exit code says whether the work is good. None: as
+        the settings say.
+    isolate (default False): whether to work in a git worktree, which gives a patch.
+    apply (default False): with isolate: whether to apply the patch if it still fits.
+    fallback (default None): what is tried after a failure that changed nothing: "all", "peers" or
+        "none". None: as the settings say.
+    cold (default False): whether to start the peer without a broker.
+    timeout (default None): the most seconds for one turn. None: as the settings say.
+    on_event (default None): function that is called with every event of every attempt.
+    """
+    given: tuple[tuple[str, object], ...] = (("role", role), ("prompt", prompt))
+    for name, value in given:
+        if not isinstance(value, str):
+            raise UsageError(f"{name} is text, not {type(value).__name__}")
+    if permit is not None:
+        require_permit(permit)
+    if on_event is not None and not callable(on_event):
+        raise UsageError(f"on_event= takes a function, not {on_event!r}")
+    if fallback not in (None, *FALLBACKS):
+        raise UsageError(f"there is no fallback {fallback!r}: use {', '.join(FALLBACKS)}")
+    seconds: object = timeout
+    if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
+        raise UsageError(f"timeout= takes seconds greater than 0, not {timeout!r}")
+    require_folder(workspace)
+    place = load_context(absolute(Path(workspace)))
+    for problem in place.config.problems:
+        # A rule or a limit that is left out would allow too much.
+        raise problem
+    request = DelegationRequest(
+        role=role,
+        prompt=prompt,
+        workspace=place.cwd,
+        peer=peer,
+        tier=tier,
+        model=model,
+        check=check,
+        isolate=isolate,
+        apply=apply,
+        fallback=fallback,
+        cold=cold,
+        timeout=timeout,
+    )
+    listener = None if on_event is None else _EventListener(on_event)
+    return await delegate_request(request, place=place, listener=listener, caller=permit)
+
+
+async def delegate_request(
     request: DelegationRequest,
     *,
     place: RunContext,

@@ -66,7 +66,7 @@ class DelegationRequest:
         if self.tier is not None and self.tier not in TIERS:
             raise UsageError(f"there is no tier {self.tier!r}: use {', '.join(TIERS)}")
         if self.apply and not self.isolate:
-            raise UsageError("only what was done in a copy can be applied: add --isolate")
+            raise UsageError("only what was done in a copy can be applied: --apply needs --isolate")
 
 
 @dataclass(frozen=True, slots=True)

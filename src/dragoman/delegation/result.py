@@ -32,6 +32,15 @@ class Delegation(Struct, frozen=True, kw_only=True):
     adaptive: Adaptive = "shadow"
     depth: int = 0
 
+    def __repr__(self) -> str:
+        tried = len(self.attempts)
+        end = f"ok by {self.answered}" if self.ok else self.outcome.value
+        counted = f"{tried} attempt{'' if tried == 1 else 's'}"
+        return (
+            f"Delegation({self.decision.role!r}, {end}, {counted}, job={self.job!r}, "
+            f"text={self.text!r})"
+        )
+
     @property
     def final(self) -> AttemptReport:
         return self.attempts[-1]

@@ -37,6 +37,43 @@ from dragoman.events.parts import (
 )
 from dragoman.events.words import ChangeStage, Outcome, Role, ToolKind, ToolStatus, TurnPhase
 
+__all__ = [
+    "Answered",
+    "Base",
+    "CommandsChanged",
+    "Compacted",
+    "ConnectionOver",
+    "ConnectionReady",
+    "ErrorReported",
+    "Event",
+    "FilesChanged",
+    "InputAnswered",
+    "InputAsked",
+    "LoginChanged",
+    "LoginRequired",
+    "MessageDelta",
+    "MessageSet",
+    "Noticed",
+    "PermissionAnswered",
+    "PermissionAsked",
+    "PlanDelta",
+    "PlanRemoved",
+    "PlanSet",
+    "ServiceCalled",
+    "SessionChanged",
+    "SessionClosed",
+    "SessionOpened",
+    "SettingsChanged",
+    "Source",
+    "ToolChanged",
+    "ToolDelta",
+    "TurnEnded",
+    "TurnStarted",
+    "TurnState",
+    "Unknown",
+    "UsageReported",
+]
+
 
 class Source(Struct, frozen=True, gc=False):
     """The connection an event came from."""
@@ -55,6 +92,18 @@ class Base(Struct, frozen=True, gc=False):
     native: str
     raw: bytes | None
     replay: bool
+
+    def __repr__(self) -> str:
+        """What the event says, and its place. The message it came from is in `raw`."""
+        own = self.__struct_fields__[len(Base.__struct_fields__) :]
+        defaults = self.__struct_defaults__
+        said = dict.fromkeys(own)
+        for name, default in zip(reversed(own), reversed(defaults), strict=False):
+            if getattr(self, name) == default:
+                del said[name]
+        place = ["seq", *(name for name in ("session", "turn", "replay") if getattr(self, name))]
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in [*said, *place])
+        return f"{type(self).__name__}({shown})"
 
 
 # -- the connection

@@ -12,6 +12,32 @@ from msgspec import Struct
 
 from dragoman.events.words import ErrorKind, FileOp, PermissionKind, PlanStatus
 
+__all__ = [
+    "Audio",
+    "AuthMethod",
+    "Block",
+    "Capabilities",
+    "Choice",
+    "Cost",
+    "Failure",
+    "FileChange",
+    "Image",
+    "Limit",
+    "Link",
+    "Location",
+    "OtherBlock",
+    "PeerInfo",
+    "PermissionOption",
+    "PlanEntry",
+    "Resource",
+    "SessionOption",
+    "SlashCommand",
+    "TerminalRef",
+    "Text",
+    "ToolItem",
+    "Usage",
+]
+
 
 class Text(Struct, frozen=True, gc=False, tag="text"):
     """Text, usually Markdown."""

@@ -9,6 +9,19 @@ from __future__ import annotations
 import enum
 from typing import Final
 
+__all__ = [
+    "ChangeStage",
+    "ErrorKind",
+    "FileOp",
+    "Outcome",
+    "PermissionKind",
+    "PlanStatus",
+    "Role",
+    "ToolKind",
+    "ToolStatus",
+    "TurnPhase",
+]
+
 
 class Role(enum.StrEnum):
     """Whose words a message holds."""

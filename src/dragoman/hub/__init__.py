@@ -30,7 +30,12 @@ MOVED: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "connecting": ("dragoman.runs.connect", {}),
     "delegating": (
         "dragoman.delegation",
-        {"Audience": "DelegationListener", "Reins": "CancelHandle", "Wish": "DelegationRequest"},
+        {
+            "Audience": "DelegationListener",
+            "Reins": "CancelHandle",
+            "Wish": "DelegationRequest",
+            "delegate": "delegate_request",
+        },
     ),
     "launching": ("dragoman.catalogue.launch", {"Way": "LaunchSpec"}),
     "ledger": ("dragoman.store.ledger", {"EventLog": "EventsFile"}),

@@ -23,7 +23,7 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from dragoman.delegation import DelegationRequest, decide_for, delegate
+from dragoman.delegation import DelegationRequest, decide_for, delegate_request
 from dragoman.delegation.peer_status import overview
 from dragoman.errors import DragomanError, UnknownJob, UsageError
 from dragoman.mcp_server import tool_results, tools
@@ -162,7 +162,7 @@ class ToolHandlers:
         lineage = self._lineage(place, call)
 
         async def work(progress: Progress, lead: PeerLead) -> ToolAnswer:
-            done = await delegate(
+            done = await delegate_request(
                 request, place=place, listener=progress, cancel=lead, lineage=lineage
             )
             return tool_results.of_delegation(done, progress.notices)

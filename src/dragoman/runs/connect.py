@@ -18,6 +18,7 @@ from dragoman.client import connect as client_connect
 from dragoman.client.budgets import Budgets
 from dragoman.client.connect import Target
 from dragoman.client.conversation import Peer
+from dragoman.client.folders import require_folder
 from dragoman.client.not_entered import Entering, EnteringSync
 from dragoman.client.options import ConnectOptions, require_options
 from dragoman.client.permissions import Permit, deny_all
@@ -134,8 +135,7 @@ def _require(target: object, workspace: object, options: ConnectOptions) -> None
             f"{target!r} looks like a command line: pass it as a list of words, "
             f"such as {target.split()!r}"
         )
-    if not isinstance(workspace, str | os.PathLike) or isinstance(os.fspath(workspace), bytes):
-        raise UsageError(f"workspace= takes the path of a folder, not {workspace!r}")
+    require_folder(workspace)
     require_options(options)
 
 
@@ -171,7 +171,8 @@ def _with_options_of(
         adopted = signature.replace(return_annotation=returned)
         function.__signature__ = adopted  # type: ignore[attr-defined]
         if function.__doc__ and model.__doc__:
-            function.__doc__ += model.__doc__.partition("\n\n    Options:")[2]
+            options = model.__doc__[model.__doc__.index("Options:") :]
+            function.__doc__ += f"\n    {options}"
         return function
 
     return adopt
@@ -189,8 +190,7 @@ def connect_sync(
 
     A plain `permit` runs in a thread of its own and may block, for example to ask a person, and so
     does a plain `inquire`.
-
-    Options:"""
+    """
     from dragoman.client import sync
 
     if unknown := options.keys() - set(ConnectOptions.__struct_fields__):

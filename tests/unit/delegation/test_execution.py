@@ -3,13 +3,16 @@ tests/integration/test_delegating.py and tests/faults/test_delegation_once.py.""
 
 from __future__ import annotations
 
+import inspect
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dragoman.delegation.execution import DelegationListener, delegate
+from dragoman.delegation.execution import DelegationListener, delegate, delegate_request
 from dragoman.delegation.request import DelegationRequest
-from dragoman.errors import NoPeer, UnknownPeer
+from dragoman.errors import NoPeer, UnknownPeer, UsageError
 from tests.aio import aio
 from tests.unit.runs.contexts import place_in
 
@@ -19,11 +22,48 @@ async def test_a_peer_that_does_not_exist_is_an_error_before_anything(tmp_path: 
     place = place_in(tmp_path)
     heard = DelegationListener()
     with pytest.raises(UnknownPeer):
-        await delegate(
+        await delegate_request(
             DelegationRequest(role="review", prompt="x", workspace=place.cwd, peer="nonesuch"),
             place=place,
             listener=heard,
         )
     with pytest.raises(NoPeer):
         wish = DelegationRequest(role="review", prompt="x", workspace=place.cwd, fallback="peers")
-        await delegate(wish, place=place)
+        await delegate_request(wish, place=place)
+
+
+def test_help_of_delegate_describes_every_option_with_its_default() -> None:
+    shown = inspect.getdoc(delegate)
+    assert shown is not None
+    told = re.findall(r"^(\w+) \(default (.+?)\): \S", shown, re.MULTILINE)
+    parameters = inspect.signature(delegate).parameters.values()
+    options = {each.name: each.default for each in parameters if each.default is not each.empty}
+    assert dict(told) == {name: repr(is_).replace("'", '"') for name, is_ in options.items()}
+    assert {each.kind for each in parameters if each.name in options} == {
+        inspect.Parameter.KEYWORD_ONLY
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"role": None}, "role is text, not NoneType"),
+        ({"prompt": b"x"}, "prompt is text, not bytes"),
+        ({"prompt": " "}, "the prompt is empty"),
+        ({"permit": "approve-all"}, "permit= takes a function"),
+        ({"on_event": "me"}, "on_event= takes a function"),
+        ({"fallback": "some"}, "no fallback 'some': use all, peers, none"),
+        ({"tier": "huge"}, "no tier 'huge'"),
+        ({"timeout": 0}, "timeout= takes seconds"),
+        ({"timeout": "5"}, "timeout= takes seconds"),
+        ({"workspace": b"/"}, "workspace= takes the path"),
+        ({"apply": True}, "only what was done in a copy can be applied"),
+    ],
+    ids=str,
+)
+@aio
+async def test_a_mistake_in_a_call_is_named_before_anything(
+    given: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=told):
+        await delegate(**{"role": "review", "prompt": "x", "workspace": tmp_path, **given})

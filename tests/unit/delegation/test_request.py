@@ -16,7 +16,7 @@ from tests.unit.runs.contexts import place_in
     ("fields", "problem"),
     [
         ({"prompt": " \n"}, "the prompt is empty"),
-        ({"apply": True}, "add --isolate"),
+        ({"apply": True}, "--apply needs --isolate"),
         ({"tier": "quick"}, "use fast, standard, strong"),
     ],
 )

@@ -25,7 +25,7 @@ DOCUMENTED = [
     ("delegating", "Audience", "dragoman.delegation", "DelegationListener"),
     ("delegating", "Reins", "dragoman.delegation", "CancelHandle"),
     ("delegating", "Wish", "dragoman.delegation", "DelegationRequest"),
-    ("delegating", "delegate", "dragoman.delegation", "delegate"),
+    ("delegating", "delegate", "dragoman.delegation", "delegate_request"),
     ("launching", "Way", "dragoman.catalogue.launch", "LaunchSpec"),
     ("ledger", "EventLog", "dragoman.store.ledger", "EventsFile"),
     ("opening", "judge", "dragoman.catalogue.open", "judge"),

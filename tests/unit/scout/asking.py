@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dragoman import ClientOptions, memory_pair
-from dragoman.client.acp import Session, use_agent
+from dragoman.client.acp import ClientOptions, Session, use_agent
 from dragoman.client.permissions import Permit, deny_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.scout.agent import build
 from dragoman.scout.store import SessionFiles
+from dragoman.transports import memory_pair
 
 WAIT_TIMEOUT = 20.0
 """Seconds until a wait is a failure."""

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from dragoman import ClientOptions, memory_pair
-from dragoman.client.acp import use_agent
+from dragoman.client.acp import ClientOptions, use_agent
 from dragoman.client.permissions import approve_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError
 from dragoman.scout.agent import PIECE_SIZE, build
 from dragoman.scout.commands import COMMANDS
 from dragoman.scout.store import PAGE_SIZE, SessionFiles
+from dragoman.transports import memory_pair
 from tests.aio import aio
 from tests.unit.scout.asking import answer, ask, talking
 
