@@ -126,8 +126,10 @@ class Cli:
         return self("run", prompt, *options, "--", *AGENT, *agent)
 
     @contextmanager
-    def terminal(self, *words: str) -> Iterator[Terminal]:
-        with in_terminal(self.argv(*words), cwd=self.cwd, env=self.env) as terminal:
+    def terminal(self, *words: str, columns: int = 0) -> Iterator[Terminal]:
+        """Run a command in a terminal, which has so many columns if a number is given."""
+        argv = self.argv(*words)
+        with in_terminal(argv, cwd=self.cwd, env=self.env, columns=columns) as terminal:
             yield terminal
 
 

@@ -6,6 +6,7 @@ import os
 import pty
 import select
 import signal
+import termios
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -72,11 +73,18 @@ class Terminal:
 
 
 @contextmanager
-def in_terminal(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Iterator[Terminal]:
-    """Run a program with a terminal of its own, until the block ends."""
+def in_terminal(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], columns: int = 0
+) -> Iterator[Terminal]:
+    """Run a program with a terminal of its own, until the block ends.
+
+    It has so many columns; with 0, the program does not learn how many there are.
+    """
     pid, descriptor = pty.fork()
     if pid == 0:
         try:
+            if columns:
+                termios.tcsetwinsize(0, (40, columns))
             os.chdir(cwd)
             os.execve(argv[0], list(argv), dict(env))
         finally:

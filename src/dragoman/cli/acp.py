@@ -27,7 +27,7 @@ Examples:
   dragoman acp install --editor zed --write       make it, with a backup
 """
 
-app: Final = new_app(help=HELP, no_args_is_help=True)
+app: Final = new_app(help=HELP)
 
 
 class EditorName(enum.StrEnum):

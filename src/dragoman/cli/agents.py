@@ -34,7 +34,7 @@ Examples:
   dragoman agents validate                      is every value right?
 """
 
-app: Final = new_app(help=HELP, no_args_is_help=True)
+app: Final = new_app(help=HELP, default="list")
 
 FilesArgument = Annotated[
     list[str] | None,
@@ -80,6 +80,7 @@ def list_command(
         as_json=lambda file: _as_json(file, place),
         name=lambda file: _shown(file.path, place),
         empty=f"There are no agent files ({patterns}) in {place.agent_folder}.",
+        drop=["enabled", "note"],
     )
 
 

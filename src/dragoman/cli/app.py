@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from dragoman.cli.command_module import HELP_NAMES
+from dragoman.cli.command_module import HELP_NAMES, fold_help
 from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.cli.typer_without_pydantic import quicken
 
@@ -30,7 +30,7 @@ COMMANDS: Final = {
     "jobs": "Show, watch and cancel what agents were asked to do.",
     "broker": "Look after the agents that are kept for the next command.",
     "stats": "Show how delegation went, and what it has cost.",
-    "ledger": "Export or delete what is kept of delegations.",
+    "ledger": "List, export or delete what is kept of delegations.",
     "peers": "Show the agents there are; verify, add, enable them.",
     "agents": "Say which peer each of your agent files delegates to.",
     "config": "Show, begin and trust configuration.",
@@ -42,6 +42,20 @@ COMMANDS: Final = {
     "doctor": "Find out what is wrong here, and how to cure it.",
 }
 """Every command and what `dragoman --help` says of it. `dragoman.cli.NAME` is its module."""
+
+OTHER_WORDS: Final = {
+    **dict.fromkeys(("exec", "ask", "prompt", "send", "x"), "run"),
+    **dict.fromkeys(("ps", "top"), "jobs"),
+    **dict.fromkeys(("list", "ls", "models", "add", "verify", "enable"), "peers"),
+    **dict.fromkeys(("history", "log", "logs", "resume", "show"), "sessions"),
+    **dict.fromkeys(("login", "auth", "check", "status"), "doctor"),
+    **dict.fromkeys(("repl", "talk"), "chat"),
+    **dict.fromkeys(("install", "setup"), "init"),
+    **dict.fromkeys(("cost", "costs", "usage"), "stats"),
+    **dict.fromkeys(("settings", "set"), "config"),
+    **dict.fromkeys(("daemon", "stop"), "broker"),
+}
+"""What similar programs call a command, and ours."""
 
 HELP: Final = """
 Drive any coding agent: Codex, Gemini, Qwen, Copilot, Cursor, or your own.
@@ -84,6 +98,7 @@ class LazyGroup(TyperGroup):
             module = import_module(f"dragoman.cli.{cmd_name}")
             self.commands[cmd_name] = typer.main.get_command(module.app)
             quicken(self.commands[cmd_name])
+            fold_help(self.commands[cmd_name])
         command = self.commands[cmd_name]
         # One text for both: the list shows this one without loading the command.
         command.short_help = COMMANDS[cmd_name]
@@ -97,8 +112,8 @@ class LazyGroup(TyperGroup):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], COMMANDS, n=1)
-            meant = f" Did you mean `dragoman {near[0]}`?" if near else ""
+            near = [OTHER_WORDS.get(args[0], ""), *get_close_matches(args[0], COMMANDS, n=1)]
+            meant = next((f" Did you mean `dragoman {word}`?" for word in near if word), "")
             ctx.fail(f"There is no command {args[0]!r}.{meant}")
         return super().resolve_command(ctx, args)
 
@@ -135,10 +150,17 @@ def _dragoman(
 ) -> None: ...
 
 
-def call(argv: Sequence[str] | None = None) -> NoReturn:
-    """Call the command that the words name, and leave with its exit code."""
+def new_command() -> Any:
+    """The command that `app` describes."""
     command = typer.main.get_command(app)
     quicken(command)
+    fold_help(command)
+    return command
+
+
+def call(argv: Sequence[str] | None = None) -> NoReturn:
+    """Call the command that the words name, and leave with its exit code."""
+    command = new_command()
     words = None if argv is None else list(argv)
     try:
         code = command.main(args=words, prog_name="dragoman", standalone_mode=False)

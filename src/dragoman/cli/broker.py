@@ -47,7 +47,7 @@ Examples:
   dragoman broker attach gemini      speak ACP with it on stdin and stdout
 """
 
-app: Final = new_app(help=HELP, no_args_is_help=True)
+app: Final = new_app(help=HELP, default="list")
 
 BrokerArgument = Annotated[
     str | None,
@@ -81,6 +81,7 @@ def list_command(*, format: FormatOption = ListFormat.TEXT) -> None:
         as_json=lambda each: broker_pages.as_json(*each),
         name=lambda each: each[0].name,
         empty="No broker runs. `dragoman run PEER PROMPT` starts one.",
+        drop=broker_pages.DROP,
     )
 
 

@@ -1,4 +1,4 @@
-"""Building blocks for command modules: `new_app`, `CONTEXT`, `with_options`, ``--``.
+"""Building blocks for command modules: `new_app`, `CONTEXT`, `with_options`, ``--``, help pages.
 
 Rules for a command module, so that only the command that runs is imported:
 
@@ -18,29 +18,55 @@ from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import Callable
+import re
+import textwrap
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from dragoman.cli.prompt_options import CommandOption
 
 HELP_NAMES: Final = ("-h", "--help")
 
+MARGIN: Final = 2
+"""Columns of a terminal that typer leaves empty beside a help page."""
+
 AFTER_DASHES: Final = "dragoman.words_after_dashes"
 """Where a context keeps what stood after ``--``."""
 
 
-def new_app(
-    *, help: str | None = None, invoke_without_command: bool = False, no_args_is_help: bool = False
-) -> typer.Typer:
-    """An application for one module. Its help is plain text: Rich would cost more than the rest."""
+class CommandGroup(TyperGroup):
+    """A command with subcommands."""
+
+    default: str = ""
+    """The subcommand that runs if none is named, with the options given; none if empty."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = bool(args) and (not args[0].startswith("-") or args[0] in HELP_NAMES)
+        if self.default and not named and not ctx.resilient_parsing:
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the subcommands with the first sentence of their help, whole."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, _first_sentence(each.help)) for name, each in self.commands.items()]
+            )
+
+
+def new_app(*, help: str | None = None, default: str = "") -> typer.Typer:
+    """An application for one module. Its help is plain text: Rich would cost more than the rest.
+
+    `default` names the subcommand that runs if none is named. Without it the help is shown.
+    """
     return typer.Typer(
         help=help,
-        invoke_without_command=invoke_without_command,
-        no_args_is_help=no_args_is_help,
+        cls=type("CommandGroup", (CommandGroup,), {"default": default}),
+        no_args_is_help=bool(help) and not default,
         rich_markup_mode=None,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -127,3 +153,43 @@ def words_after_dashes(context: typer.Context) -> tuple[str, ...] | None:
     """The words after ``--``; None if there was no ``--``."""
     words: tuple[str, ...] | None = context.meta.get(AFTER_DASHES)
     return words
+
+
+def _first_sentence(text: str | None) -> str:
+    paragraph = (text or "").strip().partition("\n\n")[0]
+    return re.split(r"(?<=[.?!])\s", " ".join(paragraph.split()), maxsplit=1)[0]
+
+
+def fold_help(command: Any) -> None:
+    """Let the help of a command, and of those below it, fit the terminal."""
+    whole = command.get_help
+    command.get_help = lambda ctx: folded_help(whole(ctx), ctx.make_formatter().width + MARGIN)
+    for below in getattr(command, "commands", {}).values():
+        fold_help(below)
+
+
+def folded_help(text: str, width: int) -> str:
+    """A help page with the lines of its examples folded to a width; typer folds the rest.
+
+    What an example is for goes below it if both do not fit on a line.
+    """
+    return "\n".join(
+        part
+        for line in text.split("\n")
+        for part in ([line] if len(line) <= width else _folded(line, width))
+    )
+
+
+def _folded(line: str, width: int) -> Iterator[str]:
+    body = line.lstrip()
+    indent = " " * (len(line) - len(body))
+    example, _, remark = re.sub(r"\s{2,}", "\0", body, count=1).partition("\0")
+    for part, extra in ((example, ""), (remark, "    ")):
+        yield from textwrap.wrap(
+            " ".join(part.split()),
+            width,
+            initial_indent=indent + extra,
+            subsequent_indent=f"{indent}    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )

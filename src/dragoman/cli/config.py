@@ -33,7 +33,7 @@ Examples:
   dragoman config trust             trust this project's dragoman.toml, after a look at it
 """
 
-app: Final = new_app(help=HELP, no_args_is_help=True)
+app: Final = new_app(help=HELP, default="show")
 
 
 @app.command("show", context_settings=CONTEXT)
@@ -69,6 +69,7 @@ def show_command(*, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = Non
         write_table(
             ["setting", "value", "origin"],
             [[key, _shown(value), origin] for key, value, origin in values],
+            drop=["origin"],
         )
     for told in (*config.problems, *config.untrusted):
         put_err(neutral(str(told)) + "\n")

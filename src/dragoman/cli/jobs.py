@@ -14,8 +14,14 @@ import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_data, put_err
-from dragoman.cli.shared_options import AfterOption, CwdOption, FormatOption, ListFormat
-from dragoman.errors import UsageError
+from dragoman.cli.shared_options import (
+    AfterOption,
+    CwdOption,
+    FormatOption,
+    LimitOption,
+    ListFormat,
+    check_limit,
+)
 
 if TYPE_CHECKING:
     from dragoman.store import JobRecord
@@ -36,7 +42,7 @@ Examples:
   dragoman jobs cancel $job
 """
 
-app: Final = new_app(help=HELP, no_args_is_help=True)
+app: Final = new_app(help=HELP, default="list")
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", show_default=False)]
 
@@ -50,7 +56,7 @@ def list_command(
     running: Annotated[
         bool, typer.Option("--running", help="Only those that run or wait.")
     ] = False,
-    limit: Annotated[int, typer.Option("--limit", metavar="NUMBER", help="At most so many.")] = 20,
+    limit: LimitOption = 20,
     format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
@@ -68,8 +74,7 @@ def list_command(
     from dragoman.store import root_of
 
     root = None if everywhere else root_of(cwd or Path.cwd())
-    if limit < 1:
-        raise UsageError("--limit is a number of jobs, at least 1")
+    check_limit(limit)
     found = list_jobs(root=root, running=running, limit=limit + 1)
     now = time.time()
     where = "" if root is None else f" in {root}"
@@ -82,6 +87,7 @@ def list_command(
         name=lambda job: job.id,
         empty=f"There is no job{where}. Every `dragoman run` is one.",
         limit=limit,
+        drop=job_pages.DROP,
     )
 
 

@@ -1,4 +1,4 @@
-"""`dragoman ledger`: export or prune the record of delegations.
+"""`dragoman ledger`: list, export or prune the record of delegations.
 
 The data is in `store.ledger`; sums are shown by `cli.stats`.
 """
@@ -15,22 +15,59 @@ import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_data, put_err
-from dragoman.cli.shared_options import YesOption
+from dragoman.cli.shared_options import (
+    FormatOption,
+    LimitOption,
+    ListFormat,
+    YesOption,
+    check_limit,
+)
 
 HELP: Final = """
-Export or delete what is kept of delegations.
+List, export or delete what is kept of delegations.
 
 The ledger has every decision and every attempt, what it cost, and what was learned from it. It has
 no prompts and no answers: those are in `dragoman sessions`.
 
 \b
 Examples:
+  dragoman ledger list                  the latest attempts
   dragoman ledger export > ledger.jsonl
   dragoman ledger export | jq 'select(.type == "Attempt" and .outcome != "ok")'
   dragoman ledger prune --older-than 90d
 """
 
-app: Final = new_app(help=HELP, no_args_is_help=True)
+app: Final = new_app(help=HELP, default="list")
+
+
+@app.command("list", context_settings=CONTEXT)
+def list_command(*, limit: LimitOption = 20, format: FormatOption = ListFormat.TEXT) -> None:
+    """List the latest attempts of delegations, the newest first.
+
+    \b
+    Examples:
+      dragoman ledger list
+      dragoman ledger list -n 100 --format json | jq -r 'select(.outcome != "ok").job'
+    """
+    from dragoman.cli.output import attempt_pages
+    from dragoman.cli.output.tables import write_list
+    from dragoman.store.ledger.ledger import Ledger
+
+    check_limit(limit)
+    with Ledger.open(_path(), read_only=True) as ledger:
+        found = ledger.latest(limit + 1)
+    now = time.time()
+    write_list(
+        found,
+        format,
+        head=attempt_pages.HEAD,
+        cells=lambda attempt: attempt_pages.as_cells(attempt, now),
+        as_json=attempt_pages.as_json,
+        name=lambda attempt: attempt.job,
+        empty="The ledger is empty. `dragoman delegate` adds to it.",
+        limit=limit,
+        drop=attempt_pages.DROP,
+    )
 
 
 @app.command("export", context_settings=CONTEXT)

@@ -26,7 +26,7 @@ Examples:
   dragoman mcp install --client claude --write    make it, with a backup
 """
 
-app: Final = new_app(help=HELP, no_args_is_help=True)
+app: Final = new_app(help=HELP)
 
 
 class ClientName(enum.StrEnum):

@@ -44,7 +44,7 @@ Examples:
   dragoman peers unpark codex                             after a login
 """
 
-app: Final = new_app(help=HELP, invoke_without_command=True)
+app: Final = new_app(help=HELP, default="list")
 
 WORKING: Final = ("login", "echo")
 """The rungs on which a peer that can be added shows that it does not work yet."""
@@ -74,27 +74,15 @@ TimeoutOption = Annotated[
 ]
 
 
-@app.callback()
-def peers(
-    context: typer.Context, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = None
-) -> None:
-    if context.invoked_subcommand is None:
-        _list(format, cwd)
-
-
 @app.command("list", context_settings=CONTEXT)
 def list_command(*, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = None) -> None:
-    """List every peer, as `dragoman peers` does without a subcommand.
+    """List every peer.
 
     \b
     Examples:
       dragoman peers list
       dragoman peers list --format json | jq -r 'select(.installed) | .name'
     """
-    _list(format, cwd)
-
-
-def _list(format: ListFormat, cwd: Path | None) -> None:
     from dragoman.cli.output import peer_pages
     from dragoman.cli.output.tables import write_list
     from dragoman.delegation.peer_status import overview
@@ -108,6 +96,7 @@ def _list(format: ListFormat, cwd: Path | None) -> None:
         cells=peer_pages.row_as_cells,
         as_json=peer_pages.row_as_json,
         name=lambda row: row.descriptor.name,
+        drop=peer_pages.DROP,
     )
     _warn(place)
 

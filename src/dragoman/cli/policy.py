@@ -32,7 +32,7 @@ Examples:
   dragoman policy test execute -- git push       may this be run?
 """
 
-app: Final = new_app(help=HELP, no_args_is_help=True)
+app: Final = new_app(help=HELP, default="show")
 
 
 class Kind(enum.StrEnum):
@@ -105,6 +105,7 @@ def show_command(
             write_table(
                 ["list", "rule", "why"],
                 [[f"{name}[{number}]", str(rule), rule.why] for name, number, rule in listed],
+                drop=["why"],
             )
             for name in ("rules", "limits"):
                 if getattr(policy, name):
@@ -119,7 +120,15 @@ def show_command(
 @app.command("test", context_settings=CONTEXT, cls=WithCommandLine)
 def test_command(
     context: typer.Context,
-    kind: Annotated[Kind, typer.Argument(metavar="KIND", show_default=False)],
+    kind: Annotated[
+        Kind,
+        typer.Argument(
+            metavar="KIND",
+            help="What the agent calls it.",
+            show_choices=False,
+            show_default=False,
+        ),
+    ],
     *,
     path: Annotated[
         list[str] | None,

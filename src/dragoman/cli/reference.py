@@ -10,13 +10,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-import typer
-
-from dragoman.cli.app import app
+from dragoman.cli.app import new_command
 from dragoman.cli.output.terminal import put_data
 
-WIDTH: Final = 80
-"""Columns of the help texts on the page, whatever terminal it is made in."""
+WIDTH: Final = 78
+"""Columns of the help texts on the page: those on a terminal with 80."""
 
 HEAD: Final = """# The command line
 
@@ -41,20 +39,22 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def helps() -> Iterator[tuple[tuple[str, ...], str]]:
+def helps(width: int = WIDTH) -> Iterator[tuple[tuple[str, ...], str]]:
     """Every command with the words that call it, and its help text."""
-    yield from _helps(typer.main.get_command(app), ("dragoman",), None)
+    yield from _helps(new_command(), ("dragoman",), None, width)
 
 
-def _helps(command: Any, path: tuple[str, ...], parent: Any) -> Iterator[tuple[Any, str]]:
+def _helps(
+    command: Any, path: tuple[str, ...], parent: Any, width: int
+) -> Iterator[tuple[Any, str]]:
     # Resilient: a command that wants an argument is described, not called.
     context = command.make_context(
-        path[-1], [], parent=parent, resilient_parsing=True, terminal_width=WIDTH
+        path[-1], [], parent=parent, resilient_parsing=True, terminal_width=width
     )
     yield path, "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
     if hasattr(command, "list_commands"):
         for name in command.list_commands(context):
-            yield from _helps(command.get_command(context, name), (*path, name), context)
+            yield from _helps(command.get_command(context, name), (*path, name), context, width)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-from dragoman.cli.command_module import new_app
+from dragoman.cli.command_module import fold_help, new_app
 from dragoman.cli.typer_without_pydantic import quicken
 
 DOORS: Final = {
@@ -44,6 +44,7 @@ class ServerGroup(TyperGroup):
             module = import_module(f"dragoman.cli.serve_{cmd_name}")
             self.commands[cmd_name] = typer.main.get_command(module.app)
             quicken(self.commands[cmd_name])
+            fold_help(self.commands[cmd_name])
         command = self.commands[cmd_name]
         command.short_help = DOORS[cmd_name]
         return command
@@ -54,7 +55,7 @@ class ServerGroup(TyperGroup):
             formatter.write_dl(list(DOORS.items()))
 
 
-app: Final = new_app(help=HELP, no_args_is_help=True)
+app: Final = new_app(help=HELP)
 app.info.cls = ServerGroup
 
 

@@ -19,8 +19,10 @@ from dragoman.cli.shared_options import (
     AfterOption,
     CwdOption,
     FormatOption,
+    LimitOption,
     ListFormat,
     YesOption,
+    check_limit,
 )
 from dragoman.errors import UsageError
 
@@ -48,7 +50,7 @@ Examples:
   dragoman sessions prune --older-than 90d
 """
 
-app: Final = new_app(help=HELP, no_args_is_help=True)
+app: Final = new_app(help=HELP, default="list")
 
 SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", show_default=False)]
 PeerArgument = Annotated[
@@ -94,7 +96,7 @@ def list_command(
     offline: Annotated[
         bool, typer.Option("--offline", help="Do not ask the peer; show what is stored.")
     ] = False,
-    limit: Annotated[int, typer.Option("--limit", metavar="NUMBER", help="At most so many.")] = 50,
+    limit: LimitOption = 50,
     cold: ColdOption = False,
     format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
@@ -116,8 +118,7 @@ def list_command(
     from dragoman.runs.sessions import merge
     from dragoman.store import root_of
 
-    if limit < 1:
-        raise UsageError("--limit is a number of sessions, at least 1")
+    check_limit(limit)
     root = None if everywhere else str(root_of(cwd or Path.cwd()))
     asks = peer is not None and not offline
     with _store(read_only=True) as store:
@@ -147,6 +148,7 @@ def list_command(
         name=lambda each: each.record.key if each.record else each.peer_session_id,
         empty=f"There is no session {where}. `dragoman run PEER PROMPT -s NAME` begins one.",
         limit=limit,
+        drop=session_pages.DROP,
     )
 
 

@@ -1,4 +1,4 @@
-"""Typer options shared by several commands: `--format`, `--after`, `--cwd`, `--yes`.
+"""Typer options shared by several commands: `--format`, `--limit`, `--after`, `--cwd`, `--yes`.
 
 Imports nothing that prints or runs.
 """
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from dragoman.errors import UsageError
 
 
 class ListFormat(enum.StrEnum):
@@ -23,6 +25,9 @@ class ListFormat(enum.StrEnum):
 FormatOption = Annotated[
     ListFormat,
     typer.Option("--format", help="text for people, json for programs: one object a line."),
+]
+LimitOption = Annotated[
+    int, typer.Option("--limit", "-n", metavar="NUMBER", help="At most so many.")
 ]
 AfterOption = Annotated[
     str | None,
@@ -46,3 +51,9 @@ CwdOption = Annotated[
     ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; the answer is yes.")]
+
+
+def check_limit(limit: int) -> None:
+    """Raise `UsageError` for a value of `LimitOption` that is not a number of things."""
+    if limit < 1:
+        raise UsageError(f"--limit takes a number from 1 on, not {limit}")

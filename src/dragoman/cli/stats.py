@@ -105,6 +105,7 @@ def stats(
         cells=stat_pages.as_cells,
         as_json=lambda row: stat_pages.as_json(row, by.value),
         empty="Nothing was delegated in this time. `dragoman delegate` does it.",
+        drop=stat_pages.DROP,
     )
     charted = chart if chart is not None else is_terminal(sys.stdout)
     if rows and charted and format is StatsFormat.TEXT:

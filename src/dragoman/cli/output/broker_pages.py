@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from dragoman.broker.records import BrokerRecord
 
 HEAD: Final = ("broker", "peer", "state", "callers", "sessions", "memory", "idle", "workspace")
+DROP: Final = ("idle", "sessions", "callers", "memory", "workspace")
+"""What a narrow terminal does without, the least important first. `broker status` has it."""
 
 Status = Mapping[str, Any]
 

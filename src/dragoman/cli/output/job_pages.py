@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from dragoman.store import JobRecord
 
 HEAD: Final = ("job", "state", "peer", "begun", "took", "session", "prompt")
+DROP: Final = ("session", "took", "begun")
+"""What a narrow terminal does without, the least important first."""
 
 SHOWN_PROMPT: Final = 60
 """Characters of a prompt in a list."""

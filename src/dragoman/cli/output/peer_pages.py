@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 HEAD: Final = (
     "peer", "installed", "enabled", "version", "protocol", "roles", "card", "notes",
 )  # fmt: skip
+DROP: Final = ("protocol", "version", "card", "notes", "roles")
+"""What a narrow terminal does without, the least important first. `peers show` has all of it."""
 
 
 def row_as_cells(row: PeerStatus) -> list[str]:

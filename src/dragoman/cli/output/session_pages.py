@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from dragoman.store import SessionRecord
 
 HEAD: Final = ("session", "name", "peer", "state", "events", "last used", "title")
+DROP: Final = ("events", "state", "last used", "title")
+"""What a narrow terminal does without, the least important first."""
 
 
 def as_cells(listed: ListedSession, now: float) -> list[str]:

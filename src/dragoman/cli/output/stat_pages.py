@@ -15,7 +15,7 @@ import msgspec
 from dragoman.cli.output.escape import one_line
 from dragoman.cli.output.tables import columns, cut
 from dragoman.cli.output.terminal import DEFAULT_WIDTH, paint_for, put, width_of
-from dragoman.cli.output.turn_summary import duration
+from dragoman.cli.output.turn_summary import duration, money
 
 if TYPE_CHECKING:
     from dragoman.store.ledger.records import StatRow
@@ -24,6 +24,8 @@ UNNAMED: Final = "(not told)"
 """For attempts that have no model."""
 
 COLUMNS: Final = ("attempts", "ok", "fallbacks", "good/bad", "time", "tokens in", "out", "cost")
+DROP: Final = ("out", "tokens in", "fallbacks", "time", "good/bad")
+"""What a narrow terminal does without, the least important first."""
 
 KEY_WIDTH: Final = 24
 """Columns of a name beside its bar."""
@@ -63,10 +65,7 @@ def as_cells(row: StatRow) -> list[str]:
 def cost_of(row: StatRow) -> str:
     """What it has cost, with what is not known of it."""
     mark = "~" if row.cost_estimated else ""
-    told = [
-        f"{mark}{amount:,.{2 if amount >= 1 else 4}f} {one_line(unit)}".rstrip()
-        for unit, amount in sorted(row.costs.items())
-    ]
+    told = [f"{mark}{money(amount, unit)}" for unit, amount in sorted(row.costs.items())]
     if row.cost_unknown:
         told.append(f"{row.cost_unknown:,} unknown")
     return " + ".join(told)

@@ -1,13 +1,15 @@
 """Print lists and tables: aligned columns for people, JSON lines or names for programs.
 
-On a terminal the widest columns of a table are cut to fit; in a pipe nothing is cut or coloured, so
-`grep` and `awk` see whole values.
+A table fits the terminal: first the columns that matter least are left out, then the cells of the
+widest ones are folded at words. In a pipe nothing is left out, folded or coloured, so `grep` and
+`awk` see whole values.
 
     write_table(["peer", "version"], [["codex", "0.166.0"], ["gemini", "unknown"]])
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +23,13 @@ GAP: Final = 2
 """Spaces between two columns."""
 
 NARROWEST: Final = 12
-"""A column is not cut below this: what is left would say nothing."""
+"""A column is not made narrower than this: what is left would say nothing."""
+
+READABLE: Final = 24
+"""Columns are left out before the text of another one is folded to less than this."""
+
+BREAK: Final = re.compile(r"(?<=[ ,])")
+"""Where a cell may be folded."""
 
 
 T = TypeVar("T")
@@ -37,10 +45,12 @@ def write_list(
     name: Callable[[T], str] | None = None,
     empty: str = "",
     limit: int | None = None,
+    drop: Sequence[str] = (),
 ) -> None:
     """Write items to stdout, at most `limit`: a JSON line each, a `name` each (quiet), or a table.
 
     People get `empty` on stderr instead of a table without rows, and a note if there are more.
+    `drop` names columns as in `write_table`.
     """
     shown = items[:limit]
     if format == "json":
@@ -49,7 +59,7 @@ def write_list(
     elif format == "quiet" and name is not None:
         put_data(sys.stdout, *(f"{name(item)}\n" for item in shown))
     elif shown or not empty:
-        write_table(head, [cells(item) for item in shown])
+        write_table(head, [cells(item) for item in shown], drop=drop)
         if len(items) > len(shown):
             put_err(f"There are more than {limit}; --limit shows more of them.\n")
     else:
@@ -57,15 +67,28 @@ def write_list(
 
 
 def write_table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], *, stream: TextIO | None = None
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    drop: Sequence[str] = (),
+    stream: TextIO | None = None,
 ) -> None:
-    """Write a table with a heading to `stream`, which is stdout unless told otherwise."""
+    """Write a table with a heading to `stream`, which is stdout unless told otherwise.
+
+    `drop` names the columns that a narrow terminal can do without, the least important one first.
+    """
     stream = stream or sys.stdout
     paint = paint_for(stream)
-    cells = [[one_line(cell) or "-" for cell in row] for row in rows]
-    widths = fit([list(head), *cells], width_of(stream))
-    lines = [line([*map(cut, row, widths)], widths) for row in ([*head], *cells)]
-    put(stream, joined("\n", [paint(lines[0], "bold"), *lines[1:]]), "\n")
+    table = [list(head), *([one_line(cell) or "-" for cell in row] for row in rows)]
+    total = width_of(stream)
+    for name in drop:
+        if not total or _width(map(_least, zip(*table, strict=True))) <= total:
+            break
+        at = table[0].index(name)
+        table = [[*row[:at], *row[at + 1 :]] for row in table]
+    widths = fit(table, total)
+    lines = [text for row in table[1:] for text in folded(row, widths)]
+    put(stream, joined("\n", [paint(line(table[0], widths), "bold"), *lines]), "\n")
 
 
 def facts(named: Iterable[tuple[str, str | None]], *, indent: str = "") -> Neutral:
@@ -89,17 +112,56 @@ def line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def fit(rows: Sequence[Sequence[str]], total: int) -> list[int]:
-    """The width of each column, so that a row has at most `total` columns; 0 is no limit."""
-    widths = [max(columns(cell) for cell in column) for column in zip(*rows, strict=True)]
-    while total and sum(widths) + GAP * (len(widths) - 1) > total:
-        widest = max(range(len(widths)), key=widths.__getitem__)
-        if widths[widest] <= NARROWEST:
-            break
-        over = sum(widths) + GAP * (len(widths) - 1) - total
-        second = max((w for at, w in enumerate(widths) if at != widest), default=NARROWEST)
-        lowest = max(NARROWEST, min(second, widths[widest] - 1))
-        widths[widest] = max(lowest, widths[widest] - over)
+    """The width of each column, so that a row has at most `total` columns; 0 is no limit.
+
+    The widest columns are made narrower, as far as their longest words allow; if that is not
+    enough, down to `NARROWEST`.
+    """
+    cells = list(zip(*rows, strict=True))
+    widths = [max(map(columns, column)) for column in cells]
+    for floors in ([max(map(_longest_word, column)) for column in cells], [NARROWEST] * len(cells)):
+        while total and (over := _width(widths) - total) > 0:
+            able = [at for at, width in enumerate(widths) if width > max(floors[at], NARROWEST)]
+            if not able:
+                break
+            widest = max(able, key=widths.__getitem__)
+            second = max((widths[at] for at in able if at != widest), default=0)
+            lowest = max(floors[widest], NARROWEST, min(second, widths[widest] - 1))
+            widths[widest] = max(lowest, widths[widest] - over)
     return widths
+
+
+def folded(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """One row as lines: cells that are wider than their column go on below, from word to word."""
+    parts = [_fold(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    height = max(map(len, parts))
+    filled = [part + [""] * (height - len(part)) for part in parts]
+    return [line(row, widths) for row in zip(*filled, strict=True)]
+
+
+def _fold(text: str, width: int) -> list[str]:
+    """A text in pieces of at most so many columns. A longer word is cut."""
+    pieces = [""]
+    for word in BREAK.split(text):
+        if pieces[-1] and columns((pieces[-1] + word).rstrip()) > width:
+            pieces.append("")
+        pieces[-1] += word
+    return [cut(piece.rstrip(), width) for piece in pieces]
+
+
+def _width(widths: Iterable[int]) -> int:
+    """The width of a row with columns of these widths."""
+    each = list(widths)
+    return sum(each) + GAP * (len(each) - 1)
+
+
+def _least(column: Iterable[str]) -> int:
+    """The width below which a column is hard to read: that of its longest word, or `READABLE`."""
+    return max(max(_longest_word(cell), min(columns(cell), READABLE)) for cell in column)
+
+
+def _longest_word(text: str) -> int:
+    return max(columns(word.rstrip()) for word in BREAK.split(text))
 
 
 def columns(text: str) -> int:

@@ -54,8 +54,12 @@ def tokens(usage: Usage) -> str:
 
 def cost(cost: Cost) -> str:
     """Money with the digits that matter."""
-    digits = 2 if cost.amount >= 1 else 4
-    return f"{cost.amount:.{digits}f} {one_line(cost.unit)}"
+    return money(cost.amount, cost.unit)
+
+
+def money(amount: float, unit: str | None) -> str:
+    """An amount of a currency, or of what a peer counts in."""
+    return f"{amount:,.{2 if amount >= 1 else 4}f} {one_line(unit or '')}".rstrip()
 
 
 def duration(seconds: float) -> str:

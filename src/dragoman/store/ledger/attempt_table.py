@@ -143,6 +143,10 @@ class AttemptTable(PosteriorTable):
         """The attempts of a job, in their order."""
         return self._attempts("job = ? ORDER BY number", job)
 
+    def latest(self, limit: int) -> list[AttemptRecord]:
+        """The attempts that were begun last, the newest first."""
+        return self._attempts("TRUE ORDER BY started_at DESC, id DESC LIMIT ?", limit)
+
     def decision(self, decision_id: str) -> dict[str, Any] | None:
         """A decision, as it was handed to `begin`."""
         with self._reading() as connection:

@@ -17,6 +17,7 @@ from dragoman.cli.output.tables import (
     cut,
     facts,
     fit,
+    folded,
     line,
     write_list,
     write_table,
@@ -46,8 +47,24 @@ def test_a_terminal_gets_lines_that_fit(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("NO_COLOR", "1")
     stream = Screen()
     write_table(["peer", "note"], [["codex", LONG]], stream=stream)
-    head, row = stream.getvalue().splitlines()
-    assert columns(row) == 60 and row.endswith("…")
+    head, *lines = stream.getvalue().splitlines()
+    assert len(lines) > 1 and all(columns(line) <= 60 for line in lines)
+    assert " ".join(line.removeprefix("codex").strip() for line in lines) == LONG.strip()
+
+
+def test_a_narrow_terminal_does_without_the_columns_that_matter_least(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tables, "width_of", lambda stream: 24)
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream = Screen()
+    rows = [["codex", "0.166.0-beta", "yes, really"]]
+    write_table(["peer", "version", "enabled"], rows, stream=stream, drop=["version"])
+    assert stream.getvalue() == "peer   enabled\ncodex  yes, really\n"
+
+
+def test_a_word_that_is_longer_than_its_column_is_cut() -> None:
+    assert folded(["one two", "x" * 20], [4, 12]) == ["one   xxxxxxxxxxx…", "two"]
 
 
 def test_values_of_others_stay_on_their_line() -> None:
