@@ -74,9 +74,9 @@ def refused(done: Done, why: str) -> None:
         (("policy", "show", "--cwd", "y" * 100_000), "characters left out"),
         (("y" * 100_000,), "characters left out"),
         (("agents", "set", "y" * 100_000), "characters left out"),
-        (("run", "hi", "--timeout", "1e400", "--", "true"), "is not a number"),
-        (("run", "hi", "--timeout", BIG + "e9", "--", "true"), "is not a number"),
-        (("run", "hi", "--timeout", "nan", "--", "true"), "is not a number"),
+        (("run", "hi", "--timeout", "1e400", "--", "true"), "is not a time such as"),
+        (("run", "hi", "--timeout", BIG + "e9", "--", "true"), "is not a time such as"),
+        (("run", "hi", "--timeout", "nan", "--", "true"), "is not a time such as"),
     ],
 )
 def test_a_wrong_word_gets_one_sentence(cli: Cli, words: tuple[str, ...], why: str) -> None:

@@ -33,7 +33,7 @@ COMMANDS: Final = {
     "ledger": "List, export or delete what is kept of delegations.",
     "peers": "Show the agents there are; verify, add, enable them.",
     "agents": "Say which peer each of your agent files delegates to.",
-    "config": "Show, begin and trust configuration.",
+    "config": "Show, set and trust configuration.",
     "policy": "Show the permission policy, and try it out.",
     "serve": "Let editors, hosts and other agents use your peers.",
     "mcp": "Give other agents and editors the tools of dragoman.",

@@ -51,7 +51,7 @@ app = new_app()
 @with_options(*COMMANDS["chat"])
 def chat(context: typer.Context, *, peer: str | None, trace: Path | None, **given: Any) -> None:
     command = words_after_dashes(context)
-    if (peer is None) == (command is None):
+    if peer is not None and command is not None:
         raise UsageError("name a peer, or give a command line after --, and not both")
 
     from dragoman.cli.command_loop import CommandLoop

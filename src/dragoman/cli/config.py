@@ -1,4 +1,4 @@
-"""`dragoman config`: show settings and their origin, write a first file, trust a project.
+"""`dragoman config`: show, set and edit settings, trust a project.
 
 `config` merges the settings and checks trust.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dragoman.config import Project
 
 HELP: Final = """
-Show, begin and trust configuration.
+Show, set and trust configuration.
 
 Settings come from five places; the later wins: defaults, your config.toml, the dragoman.toml of a
 project, variables such as DRAGOMAN_FORMAT, and options of a command. What a project's file wants
@@ -28,10 +28,17 @@ started, reached, shown to agents or allowed does not count until you have trust
 \b
 Examples:
   dragoman config show              every setting and where it comes from
-  dragoman config init              begin a config.toml, with explanations
+  dragoman config set default_peer codex
+  dragoman config edit              your config.toml, in your editor
   dragoman config path              where files are kept
   dragoman config trust             trust this project's dragoman.toml, after a look at it
 """
+
+KeyArgument = Annotated[
+    str,
+    typer.Argument(metavar="KEY", help="As `dragoman config show` names it.", show_default=False),
+]
+ValueArgument = Annotated[str, typer.Argument(metavar="VALUE", show_default=False)]
 
 app: Final = new_app(help=HELP, default="show")
 
@@ -95,6 +102,76 @@ def init_command() -> None:
         put_data(sys.stdout, f"{paths.config_file}\n")
     else:
         put_err(f"{paths.config_file} is there already and was left alone.\n")
+
+
+@app.command("set", context_settings=CONTEXT)
+def set_command(key: KeyArgument, value: ValueArgument) -> None:
+    """Set one setting in your config.toml. Comments and order of the file stay as they are.
+
+    VALUE is written as in TOML: a number, true, false, or a list such as '["codex", "gemini"]'.
+    Everything else is text. A key or a value that cannot be is refused, and nothing is written.
+
+    \b
+    Examples:
+      dragoman config set default_peer codex
+      dragoman config set enabled_peers '["codex", "gemini"]'
+      dragoman config set timeouts.total 600
+      dragoman config set peer.codex.model gpt-5
+    """
+    from dragoman.config import find_paths
+    from dragoman.config.edit import set_value, value_of
+
+    paths = find_paths()
+    set_value(paths, key, value_of(value))
+    put_err(f"{paths.config_file}: {key} is set.\n")
+
+
+@app.command("unset", context_settings=CONTEXT)
+def unset_command(key: KeyArgument) -> None:
+    """Take one setting out of your config.toml, so that its default counts.
+
+    \b
+    Examples:
+      dragoman config unset default_peer
+    """
+    from dragoman.config import find_paths
+    from dragoman.config.edit import set_value
+
+    paths = find_paths()
+    changed = set_value(paths, key, None)
+    put_err(f"{paths.config_file}: {key} {'is not set any more' if changed else 'was not set'}.\n")
+
+
+@app.command("edit", context_settings=CONTEXT)
+def edit_command() -> None:
+    """Open your config.toml in your editor ($VISUAL or $EDITOR), and check it afterwards.
+
+    \b
+    Examples:
+      dragoman config edit
+      EDITOR="code --wait" dragoman config edit
+    """
+    import os
+    import shlex
+
+    from dragoman.config import find_paths
+    from dragoman.config.edit import check_config, init_config
+    from dragoman.errors import UsageError
+
+    paths = find_paths()
+    words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
+    if not words:
+        raise UsageError(
+            f"no editor is named: set EDITOR, or open {paths.config_file} in any editor"
+        )
+    init_config(paths)
+    try:
+        code = os.spawnvp(os.P_WAIT, words[0], [*words, str(paths.config_file)])
+    except OSError as error:
+        raise UsageError(f"the editor {words[0]!r} cannot be started: {error.strerror}") from None
+    if code:
+        raise UsageError(f"the editor {words[0]!r} ended with {code}")
+    check_config(paths)
 
 
 @app.command("path", context_settings=CONTEXT)

@@ -97,7 +97,7 @@ def _request(
     place: RunContext,
     *,
     role: str | None,
-    prompt: str | None,
+    prompt: list[str],
     file: Path | None,
     agent: Path | None,
     peer: str | None,
@@ -116,13 +116,14 @@ def _request(
 
     if timeout is not None and not timeout > 0:
         raise UsageError("--timeout is a number of seconds greater than 0")
-    if agent is not None and prompt is None and file is None:
-        role, prompt = None, role
+    typed = " ".join(prompt) or None
+    if agent is not None and typed is None and file is None:
+        role, typed = None, role
     began_at = time.monotonic()
-    text = cli_prompt.read_prompt(prompt, file, no_stdin=no_stdin, timeout=timeout, on_wait=on_wait)
+    text = cli_prompt.read_prompt(typed, file, no_stdin=no_stdin, timeout=timeout, on_wait=on_wait)
     timeout = read_input.remaining(timeout, time.monotonic() - began_at)
-    typed = "" if prompt in (None, cli_prompt.STDIN) else str(prompt)
-    files = len(list(cli_prompt.mentioned(typed, place.cwd)))
+    mentioning = typed if typed is not None and typed != cli_prompt.STDIN else ""
+    files = len(list(cli_prompt.mentioned(mentioning, place.cwd)))
     if agent is not None:
         assigned = read_agent(
             agent if agent.is_absolute() else place.cwd / agent, place.role_catalogue()
@@ -146,7 +147,7 @@ def _request(
         timeout=timeout,
         files=files,
         attach=lambda workspace, can: [
-            cli_prompt.content_of(path, can) for path in cli_prompt.mentioned(typed, workspace)
+            cli_prompt.content_of(path, can) for path in cli_prompt.mentioned(mentioning, workspace)
         ],
         **more,
     )

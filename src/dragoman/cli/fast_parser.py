@@ -42,7 +42,7 @@ def read(words: Sequence[str]) -> dict[str, Any] | None:
             if _is_option(word):
                 option, value = _with_value(word, rest)
             else:
-                option, value = next(arguments), word
+                option, value = next(arguments, ARGUMENTS[-1]), word
             _put(given, option, value)
     except (LookupError, StopIteration, ValueError):
         return None

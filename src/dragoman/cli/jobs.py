@@ -14,10 +14,12 @@ import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_data, put_err
+from dragoman.cli.prompt_options import Duration
 from dragoman.cli.shared_options import (
     AfterOption,
     CwdOption,
     FormatOption,
+    JobArgument,
     LimitOption,
     ListFormat,
     check_limit,
@@ -39,12 +41,10 @@ Examples:
   dragoman jobs list                  how do they stand?
   dragoman jobs watch $job            what is it doing?
   dragoman jobs result $job --wait    the answer, when it is there
-  dragoman jobs cancel $job
+  dragoman jobs cancel last           the newest; the beginning of an id will do as well
 """
 
 app: Final = new_app(help=HELP, default="list")
-
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", show_default=False)]
 
 
 @app.command("list", context_settings=CONTEXT)
@@ -107,8 +107,9 @@ def watch_command(
       dragoman jobs watch j-01h9x2k7ab --format json --after s-01h9x2k7ab:41
     """
     from dragoman.cli.watch import watch_job
+    from dragoman.runs.jobs import job_id_of
 
-    raise typer.Exit(watch_job(job, after=after, format=format))
+    raise typer.Exit(watch_job(job_id_of(job), after=after, format=format))
 
 
 @app.command("result", context_settings=CONTEXT)
@@ -117,8 +118,8 @@ def result_command(
     *,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for its end.")] = False,
     timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", metavar="SECONDS", help="Wait at most so long."),
+        Duration | None,
+        typer.Option("--timeout", metavar="TIME", help="Wait at most so long: 90s, 30m, 2h."),
     ] = None,
     format: FormatOption = ListFormat.TEXT,
 ) -> None:
@@ -133,9 +134,10 @@ def result_command(
     """
     import asyncio
 
-    from dragoman.runs.jobs import find_job, wait_for
+    from dragoman.runs.jobs import find_job, job_id_of, wait_for
 
-    found = asyncio.run(wait_for(job, timeout=timeout) if wait else find_job(job))
+    id = job_id_of(job)
+    found = asyncio.run(wait_for(id, timeout=timeout) if wait else find_job(id))
     raise typer.Exit(show_result(found, format))
 
 
@@ -150,11 +152,13 @@ def cancel_command(job: JobArgument) -> None:
     import asyncio
 
     from dragoman.cli.exit_codes import ExitCode
-    from dragoman.runs.jobs import cancel_job
+    from dragoman.runs.jobs import cancel_job, job_id_of
 
-    if not asyncio.run(cancel_job(job)):
-        put_err(f"{job} has ended already; `dragoman jobs result {job}` shows how.\n")
+    id = job_id_of(job)
+    if not asyncio.run(cancel_job(id)):
+        put_err(f"{id} has ended already; `dragoman jobs result {id}` shows how.\n")
         raise typer.Exit(ExitCode.FAILED)
+    put_err(f"{id} is cancelled.\n")
 
 
 def show_result(job: JobRecord, format: ListFormat) -> int:

@@ -14,10 +14,27 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+
+class Duration(float):
+    """Makes seconds from words such as ``90``, ``90s``, ``30m`` or ``2h``."""
+
+    def __new__(cls, word: str) -> float:  # type: ignore[misc]
+        try:
+            return float(word)
+        except ValueError:
+            from dragoman.cli.output.times import parse_age
+
+            return parse_age(word)
+
+
 FORMATS: Final = ("text", "json", "quiet")
 
 MAX_NUMBER: Final = 10**18
 """Whole numbers below it fit into every library that gets them: the database has 64 bits."""
+
+
+COMPLETED: Final = 50
+"""Jobs and sessions that a shell offers at most."""
 
 
 class CommandOption(NamedTuple):
@@ -92,6 +109,49 @@ def complete_peer(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
+def complete_job(incomplete: str) -> list[str]:
+    """The ids of the latest jobs that begin like this."""
+    from dragoman.errors import DragomanError
+    from dragoman.runs.sessions import LAST
+    from dragoman.store.open import open_store
+
+    try:
+        with open_store(read_only=True) as store:
+            found = store.job_ids(incomplete, limit=COMPLETED)
+    except (DragomanError, OSError):
+        found = []
+    return [*found, *([LAST] if LAST.startswith(incomplete) else [])]
+
+
+def complete_session(incomplete: str) -> list[str]:
+    """The names and keys of the sessions of this project that begin like this."""
+    from dragoman.errors import DragomanError
+    from dragoman.store import root_of
+    from dragoman.store.open import open_store
+
+    try:
+        with open_store(read_only=True) as store:
+            records = store.sessions(root=str(root_of(Path.cwd())), limit=COMPLETED)
+    except (DragomanError, OSError):
+        return []
+    words = [word for each in records for word in (each.name, each.key) if word]
+    return [word for word in dict.fromkeys(words) if word.startswith(incomplete)]
+
+
+def complete_role(incomplete: str) -> list[str]:
+    """The roles that peers claim and that begin like this."""
+    from dragoman.catalogue import load_catalogue
+    from dragoman.config import find_paths, load_config
+    from dragoman.errors import DragomanError
+
+    try:
+        catalogue = load_catalogue(load_config(Path.cwd(), find_paths(), strict=False))
+        roles = sorted({role for name in catalogue.names for role in catalogue.get(name).roles})
+    except (DragomanError, OSError):
+        return []
+    return [role for role in roles if role.startswith(incomplete)]
+
+
 def complete_variable(incomplete: str) -> list[str]:
     """The names of variables that begin like this."""
     return sorted(name for name in os.environ if name.startswith(incomplete))
@@ -99,13 +159,20 @@ def complete_variable(incomplete: str) -> list[str]:
 
 PEER: Final = CommandOption(
     "peer",
-    "The name of an agent, or its address: unix:/path, ws://, wss://.",
+    "The name of an agent, or its address: unix:/path, ws://, wss://; the default one without.",
     kind=str,
     metavar="PEER",
     argument=True,
     complete=complete_peer,
 )
-ROLE: Final = CommandOption("role", "The kind of work.", kind=str, metavar="ROLE", argument=True)
+ROLE: Final = CommandOption(
+    "role",
+    "The kind of work.",
+    kind=str,
+    metavar="ROLE",
+    argument=True,
+    complete=complete_role,
+)
 FILE: Final = CommandOption(
     "file",
     "Add what a file holds to the prompt; - is stdin.",
@@ -149,7 +216,10 @@ MODEL: Final = CommandOption(
 )
 MODE: Final = CommandOption("mode", "The agent's mode to work in.", kind=str, metavar="NAME")
 TIMEOUT: Final = CommandOption(
-    "timeout", "How long a turn may take at most.", kind=float, metavar="SECONDS"
+    "timeout",
+    "How long a turn may take at most: 90s, 30m, 2h; a number is seconds.",
+    kind=Duration,
+    metavar="TIME",
 )
 MCP_CONFIG: Final = CommandOption(
     "mcp_config",
@@ -175,6 +245,7 @@ SESSION: Final = (
         kind=str,
         metavar="NAME",
         short="-s",
+        complete=complete_session,
     ),
     CommandOption(
         "fresh", "With -s: begin a new session where the agent has forgotten the old one."
@@ -188,7 +259,7 @@ TTL: Final = CommandOption(
     "ttl",
     "How long the agent is kept for the next command: 90s, 30m, 2h; 30m if not given.",
     kind=str,
-    metavar="AGE",
+    metavar="TIME",
 )
 TRACE: Final = CommandOption(
     "trace", "Write every message to a file, with secrets masked.", kind=Path, metavar="FILE"
@@ -208,7 +279,12 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
     "run": (
         PEER,
         CommandOption(
-            "prompt", "What it is asked for; - is stdin.", kind=str, metavar="PROMPT", argument=True
+            "prompt",
+            "What it is asked for; several words are joined; - is stdin.",
+            kind=str,
+            metavar="PROMPT",
+            argument=True,
+            repeat=True,
         ),
         FILE,
         CommandOption(
@@ -267,7 +343,14 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
     ),
     "delegate": (
         ROLE,
-        CommandOption("prompt", "The work; - is stdin.", kind=str, metavar="PROMPT", argument=True),
+        CommandOption(
+            "prompt",
+            "The work; several words are joined; - is stdin.",
+            kind=str,
+            metavar="PROMPT",
+            argument=True,
+            repeat=True,
+        ),
         FILE,
         NO_STDIN,
         AGENT,

@@ -24,9 +24,12 @@ Ask an agent for one thing and watch it work.
 
 PEER is the name of an agent that dragoman knows (`dragoman peers` lists them), or the address of
 one that runs. Any other agent is started by its command line after --; then the only argument is
-the prompt. What is piped to stdin is added to the prompt; without one, and as `-`, it is the
-prompt. Stdin is read to its end unless it is a terminal or /dev/null; --no-stdin leaves it alone,
-for a shell or a loop that keeps it open.
+the prompt. Without a peer the default one is asked: `default_peer` of the configuration, else the
+only enabled peer, else the last one used. Words without quotes are joined.
+
+What is piped to stdin is added to the prompt; without one, and as `-`, it is the prompt. Stdin is
+read to its end unless it is a terminal or /dev/null; --no-stdin leaves it alone, for a shell or a
+loop that keeps it open.
 
 A file mentioned as @path in the prompt is sent along, if it is in the workspace.
 

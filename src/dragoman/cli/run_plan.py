@@ -41,7 +41,10 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     """The options of `run` and `chat`, as given on the command line."""
 
     peer: str | None
+    """The first word. It is the first one of the prompt if it is not a peer."""
     command: tuple[str, ...] | None
+    prompt: Sequence[str] = ()
+    """The words after the first one."""
     cwd: Path | None = None
     approve_all: bool = False
     approve_reads: bool = False
@@ -69,6 +72,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
 class RunPlan(Struct, frozen=True, kw_only=True):
     """What is going to happen."""
 
+    is_named: bool = True
+    """Whether the first word names the agent. Otherwise it belongs to the prompt."""
     way: LaunchSpec
     enforced: Enforced
     """How the policy is kept with the agent."""
@@ -153,13 +158,14 @@ def plan_of(options: RunOptions) -> RunPlan:
     paths = find_paths()
     config = load_config(workspace, paths, flags={"format": options.format})
     catalogue = load_catalogue(config)
+    options, is_named, chosen = _with_peer(options, catalogue, config, paths)
     way = _way(options, catalogue, config)
     settings = config.settings
     name = way.name
     own = settings.for_peer(name)
     card = _card(way, paths)
     servers: Sequence[Any] = ()
-    notices = [*_notices(options, config, catalogue)]
+    notices = [*chosen, *_notices(options, config, catalogue)]
     ignored: tuple[str, ...] = ()
     if options.mcp_config is not None:
         from dragoman.catalogue.mcp_servers import taken
@@ -188,6 +194,7 @@ def plan_of(options: RunOptions) -> RunPlan:
     if enforced.gap:
         notices.append(f"{NOT_ENFORCED}: {name}: {enforced.gap}")
     return RunPlan(
+        is_named=is_named,
         way=enforced.way,
         enforced=enforced,
         name=name,
@@ -280,6 +287,38 @@ def _session(name: str | None) -> str | None:
     return name
 
 
+def _with_peer(
+    options: RunOptions, catalogue: Catalogue, config: Config, paths: Paths
+) -> tuple[RunOptions, bool, Sequence[str]]:
+    """The options with the peer that is asked, whether the first word names it, and a notice that
+    says which it is if not. Raises `UnknownPeer` for a first word that was meant as a peer."""
+    word = options.peer
+    if options.command is not None:
+        if word in catalogue.names and options.prompt:
+            raise UsageError(f"choose one: the peer {word!r}, or the command after --")
+        return structs.replace(options, peer=None), False, ()
+    if word is not None and _meant_as_peer(word, options, catalogue, config):
+        return options, True, ()
+    from dragoman.runs.default_peer import default_peer
+
+    found, why = default_peer(config, catalogue, paths)
+    return structs.replace(options, peer=found), False, (f"asking {found} ({why})",)
+
+
+def _meant_as_peer(word: str, options: RunOptions, catalogue: Catalogue, config: Config) -> bool:
+    """Whether a first word is a peer, or a mistake in the name of one, and not of the prompt."""
+    if word in catalogue.names or word.startswith(ADDRESSES):
+        return True
+    if any(character.isspace() for character in word):
+        return False
+    from dragoman.config.validate import nearest
+
+    # `run NAME "a quoted prompt"` is how a peer is called, whatever the name is.
+    quoted = any(" " in each for each in options.prompt)
+    untrusted = any(ignored.key == f"peers.{word}" for ignored in config.untrusted)
+    return quoted or untrusted or bool(nearest(word, catalogue.names))
+
+
 def _way(options: RunOptions, catalogue: Catalogue, config: Config) -> LaunchSpec:
     from dragoman.catalogue.launch import LaunchSpec, describe_command, way_to
 
@@ -288,8 +327,7 @@ def _way(options: RunOptions, catalogue: Catalogue, config: Config) -> LaunchSpe
             raise UsageError("there is no command after --")
         return describe_command(options.command, catalogue)
     peer = options.peer
-    if peer is None:
-        raise UsageError("name a peer, or give a command line after --")
+    assert peer is not None, "there is a default peer"
     if peer.startswith(ADDRESSES):
         return LaunchSpec(address=peer)
     try:

@@ -23,7 +23,7 @@ def run(
     *,
     command: tuple[str, ...] | None,
     peer: str | None,
-    prompt: str | None,
+    prompt: Sequence[str],
     file: Path | None,
     image: Sequence[Path],
     no_stdin: bool,
@@ -33,30 +33,27 @@ def run(
     **given: Any,
 ) -> int:
     """Run one turn; its exit code. The other options are those of `run_plan.RunOptions`."""
-    if command is not None:
-        if prompt is not None:
-            raise UsageError(f"choose one: the peer {peer!r}, or the command after --")
-        peer, prompt = None, peer
-    if peer is None and command is None:
-        raise UsageError("name a peer, or give a command line after --")
-
+    words = [*([] if peer is None else [peer]), *prompt]
     from dragoman.cli.command_start import prepare
     from dragoman.cli.prompt import read_prompt
     from dragoman.cli.read_input import remaining
     from dragoman.cli.run_plan import RunOptions, within
 
-    options = RunOptions(peer=peer, command=command, timeout=timeout, role=role, **given)
+    options = RunOptions(
+        peer=peer, command=command, prompt=prompt, timeout=timeout, role=role, **given
+    )
     plan, show = prepare(options, trace)
     try:
+        typed = " ".join(words[1:] if plan.is_named else words) or None
         adapted = command is None and plan.way.has_adapter
         before = "" if adapted else _prefix(plan, role)
         began_at = time.monotonic()
-        text = read_prompt(prompt, file, no_stdin=no_stdin, timeout=timeout, on_wait=show.notice)
+        text = read_prompt(typed, file, no_stdin=no_stdin, timeout=timeout, on_wait=show.notice)
         plan = within(plan, remaining(timeout, time.monotonic() - began_at))
         adapter = None
         if adapted:
             plan, adapter = _with_adapter(plan, role)
-        return _run(plan, show, prompt, before + text, image, adapter)
+        return _run(plan, show, typed, before + text, image, adapter)
     except DragomanError as error:
         from dragoman.cli import error_messages
 

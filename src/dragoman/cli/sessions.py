@@ -14,7 +14,7 @@ import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_err, put_out
-from dragoman.cli.prompt_options import complete_peer
+from dragoman.cli.prompt_options import complete_peer, complete_session
 from dragoman.cli.shared_options import (
     AfterOption,
     CwdOption,
@@ -52,7 +52,15 @@ Examples:
 
 app: Final = new_app(help=HELP, default="list")
 
-SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", show_default=False)]
+SessionArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SESSION",
+        help="Its name, key, or the beginning of the key; `last` is the one used last.",
+        show_default=False,
+        autocompletion=complete_session,
+    ),
+]
 PeerArgument = Annotated[
     str, typer.Argument(metavar="PEER", show_default=False, autocompletion=complete_peer)
 ]

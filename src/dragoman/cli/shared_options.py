@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from dragoman.cli.prompt_options import complete_job
 from dragoman.errors import UsageError
 
 
@@ -28,6 +29,15 @@ FormatOption = Annotated[
 ]
 LimitOption = Annotated[
     int, typer.Option("--limit", "-n", metavar="NUMBER", help="At most so many.")
+]
+JobArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="The id of a job or its beginning; `last` is the newest one.",
+        show_default=False,
+        autocompletion=complete_job,
+    ),
 ]
 AfterOption = Annotated[
     str | None,

@@ -13,10 +13,10 @@ from typing import Any, Final, Union, get_args, get_origin
 
 import typer
 
-from dragoman.cli.prompt_options import checked
+from dragoman.cli.prompt_options import Duration, checked
 from dragoman.errors.base import shown
 
-SIMPLE: Final = (str, int, float, bool, Path)
+SIMPLE: Final = (str, int, float, bool, Path, Duration)
 
 
 _WANTED: Final = {
@@ -25,6 +25,7 @@ _WANTED: Final = {
     bool: "a flag",
     str: "UTF-8 text",
     Path: "a path",
+    Duration: "a time such as 90s, 30m or 2h",
 }
 
 

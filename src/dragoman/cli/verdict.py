@@ -12,7 +12,7 @@ import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_err
-from dragoman.cli.shared_options import FormatOption, ListFormat
+from dragoman.cli.shared_options import FormatOption, JobArgument, ListFormat
 
 HELP: Final = """
 Say whether delegated work was good.
@@ -23,7 +23,7 @@ nothing, however cheap and fast it was. The verdict can be changed.
 \b
 Examples:
   dragoman verdict j-01h9x2k7ab bad
-  dragoman verdict j-01h9x2k7ab good --format json
+  dragoman verdict last good --format json
 """
 
 app: Final = new_app()
@@ -38,16 +38,23 @@ class VerdictWord(enum.StrEnum):
 
 @app.command(help=HELP, context_settings=CONTEXT)
 def verdict(
-    job: Annotated[str, typer.Argument(metavar="JOB", show_default=False)],
+    job: JobArgument,
     word: Annotated[VerdictWord, typer.Argument(metavar="good|bad", show_default=False)],
     *,
     format: FormatOption = ListFormat.TEXT,
 ) -> None:
     from dragoman.cli.output.jsonl import write_json
     from dragoman.delegation.verdicts import give_verdict
+    from dragoman.errors import UnknownJob
     from dragoman.paths import find_paths
+    from dragoman.runs.jobs import job_id_of
 
-    given = give_verdict(job, word.value, paths=find_paths())
+    paths = find_paths()
+    try:
+        given = give_verdict(job, word.value, paths=paths)
+    except UnknownJob:
+        job = job_id_of(job, paths=paths)
+        given = give_verdict(job, word.value, paths=paths)
     if format is ListFormat.JSON:
         write_json(
             {

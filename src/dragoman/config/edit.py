@@ -6,7 +6,7 @@ it is written. A project's ``dragoman.toml`` is never changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +55,45 @@ def enable_peers(paths: Paths, names: Iterable[str]) -> tuple[str, ...]:
 def disable_peers(paths: Paths, names: Iterable[str]) -> tuple[str, ...]:
     """Take peers out of `enabled_peers`, and return those that were there."""
     return _change_enabled(paths, remove=tuple(names))
+
+
+def value_of(text: str) -> Any:
+    """The value that a text makes in TOML; the text itself if it makes none."""
+    try:
+        return tomlkit.value(text).unwrap()
+    except TOMLKitError:
+        return text
+
+
+def check_config(paths: Paths) -> None:
+    """Raise `ConfigInvalid` if the file is not as it has to be."""
+    text = _text(paths.config_file)
+    check_settings(
+        parse(text.encode(), origin=str(paths.config_file)), origin=str(paths.config_file)
+    )
+
+
+def set_value(paths: Paths, key: str, value: Any) -> bool:
+    """Set one setting by its dotted key; None takes it out. Whether that changed the file."""
+    words = key.split(".")
+
+    def change(document: tomlkit.TOMLDocument) -> None:
+        table: Any = document
+        for word in words[:-1]:
+            if word not in table:
+                if value is None:
+                    return
+                table[word] = tomlkit.table(is_super_table=word == "peer")
+            table = table[word]
+            if not isinstance(table, MutableMapping):
+                raise ConfigInvalid(str(paths.config_file), f"{word} is not a table", key=key)
+        if value is None:
+            table.pop(words[-1], None)
+        else:
+            table[words[-1]] = list(value) if isinstance(value, tuple) else value
+
+    before, after = edit_config(paths, change)
+    return before != after
 
 
 def edit_config(

@@ -109,6 +109,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     enabled_peers: tuple[str, ...] = ()
     """The peers that routing and delegation may use. A peer that is named needs no enabling."""
+    default_peer: str | None = None
+    """The peer that `run` and `chat` ask if they name none."""
     permissions: Permissions = "ask"
     """Who decides when an agent asks; without a terminal ``ask`` is ``approve-reads``."""
     format: Format = "text"

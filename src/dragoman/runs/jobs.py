@@ -25,8 +25,10 @@ from dragoman.errors import (
     StoreError,
     UnknownJob,
 )
+from dragoman.errors.base import shown
 from dragoman.paths import Paths, find_paths
 from dragoman.runs.cancel_by_file import leave_note, reads_notes
+from dragoman.runs.sessions import LAST
 from dragoman.store.jobs import is_alive
 from dragoman.store.open import open_store
 from dragoman.transports.process.identity import ProcessIdentity, kill
@@ -34,6 +36,9 @@ from dragoman.transports.process.identity import ProcessIdentity, kill
 if TYPE_CHECKING:
     from dragoman.store import Store
     from dragoman.store.records import JobRecord
+
+RECENT: Final = 200
+"""Jobs among which a mistyped id is looked for."""
 
 LOOK_INTERVAL: Final = 0.2
 """Seconds between two looks into the store for the end of a job that another command runs."""
@@ -61,6 +66,27 @@ def list_jobs(
             *store.jobs("queued", where, limit=limit),
         ]
     return sorted(found, key=lambda job: (job.created_at, job.id), reverse=True)[:limit]
+
+
+def job_id_of(word: str, *, paths: Paths | None = None) -> str:
+    """The id of the job that a person names: by its id, the beginning of it, or as `LAST`.
+    Raises `UnknownJob`."""
+    with open_store(read_only=True, paths=paths or find_paths()) as store:
+        if store.job(word) is not None:
+            return word
+        found = store.job_ids(limit=1) if word == LAST else store.job_ids(word) if word else []
+        if len(found) == 1:
+            return found[0]
+        if found:
+            some = ", ".join(found[:3])
+            raise UnknownJob(f"{len(found)} jobs begin with {word!r}, such as {some}")
+        if word == LAST:
+            raise UnknownJob("there is no job yet")
+        from dragoman.config.validate import nearest
+
+        near = nearest(word, store.job_ids(limit=RECENT))
+    meant = f"; did you mean {near[0]}?" if near else ""
+    raise UnknownJob(f"there is no job {shown(word)}{meant}")
 
 
 async def find_job(

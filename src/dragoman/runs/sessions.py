@@ -68,6 +68,9 @@ and answers; the peer is not asked. Ten seconds are for a machine that swaps."""
 DISCARD_TIMEOUT: Final = 5.0
 """Seconds for a peer to close a session that nothing was prompted in."""
 
+LAST: Final = "last"
+"""Names the newest job, or the session used last, wherever an id is wanted."""
+
 KEY: Final = "s-"
 """How our own keys of sessions begin."""
 
@@ -90,11 +93,15 @@ returns. A longer one is in the store, and is reported as cut."""
 
 
 def find_session(store: Store, word: str, *, root: Path, peer: str | None = None) -> SessionRecord:
-    """The stored session that a person means: by its key, its name in this project, or the id
-    that its peer gave it. Of one name the open one counts, then the latest."""
+    """The stored session that a person means: by its key or the beginning of it, its name in this
+    project, the id that its peer gave it, or as `LAST`. Of one name the open one counts, then the
+    latest."""
     found = store.session(word)
     if found is not None:
         return found
+    if word == LAST:
+        for record in store.sessions(peer=peer, root=str(root), include_closed=False, limit=1):
+            return record
     here = [
         record
         for record in store.sessions(peer=peer, root=str(root))
@@ -102,13 +109,29 @@ def find_session(store: Store, word: str, *, root: Path, peer: str | None = None
     ]
     if not here:
         here = [record for record in store.sessions(peer=peer) if record.peer_session_id == word]
+    if not here and word.startswith(KEY) and len(word) > len(KEY):
+        here = [record for record in store.sessions(peer=peer) if record.key.startswith(word)]
+        if len(here) > 1:
+            some = ", ".join(record.key for record in here[:3])
+            raise UnknownSession(f"{len(here)} sessions begin with {word!r}, such as {some}")
     if not here:
         of = f" of {peer}" if peer is not None else ""
-        raise UnknownSession(f"there is no session {word!r}{of} in {root}")
+        raise UnknownSession(
+            f"there is no session {word!r}{of} in {root}{_near(store, word, root, peer)}"
+        )
     peers = sorted({record.peer for record in here})
     if len(peers) > 1:
         raise UsageError(f"{word!r} is a session of {' and of '.join(peers)}: add --peer")
     return max(here, key=lambda record: (record.closed_at is None, record.updated_at))
+
+
+def _near(store: Store, word: str, root: Path, peer: str | None) -> str:
+    """What a person may have meant who named no session."""
+    from dragoman.config.validate import nearest
+
+    names = [record.name for record in store.sessions(peer=peer, root=str(root)) if record.name]
+    near = nearest(word, names)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -428,7 +451,7 @@ def _recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
         try:
             record = find_session(store, word, root=root, peer=peer)
         except UnknownSession:
-            if word.startswith(KEY):
+            if word.startswith(KEY) or word == LAST:
                 raise
             return None
     # A closed session of that name is left alone: another one may have it.

@@ -80,6 +80,17 @@ class JobTable(Database):
             row = connection.execute(f"SELECT {_NAMES} FROM jobs WHERE id = ?", (id,)).fetchone()
             return None if row is None else self._counted([_record(row)])[0]
 
+    def job_ids(self, prefix: str = "", *, limit: int = MANY) -> list[str]:
+        """The ids of jobs that begin like this, the newest first. Attempts are not among them."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                "SELECT id FROM jobs WHERE id >= ? AND id < ? AND id NOT LIKE 'j-%-%'"
+                " ORDER BY created_at DESC, id DESC LIMIT ?",
+                # No id has a character behind this one.
+                (prefix, f"{prefix}\U0010ffff", limit),
+            ).fetchall()
+            return [id for (id,) in rows]
+
     def jobs(
         self,
         state: JobState | None = None,

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.cli import fast_parser, run_prompt
 from dragoman.cli.app import call
-from dragoman.cli.prompt_options import COMMANDS, FORMATS, CommandOption
+from dragoman.cli.prompt_options import COMMANDS, FORMATS, CommandOption, Duration
 
 OPTIONS: Final = [option for option in COMMANDS["run"] if not option.argument]
 
@@ -41,7 +41,6 @@ PLAIN = [
 LEFT_TO_TYPER = [
     ["--help"],
     ["codex", "-h"],
-    ["codex", "x", "y"],
     ["codex", "x", "--no-such"],
     ["codex", "x", "-s"],
     ["codex", "x", "-s", "--cold"],
@@ -58,6 +57,7 @@ LEFT_TO_TYPER = [
 VALUES: Final[dict[object, tuple[list[str], list[str]]]] = {
     str: (["name", "", "a=b", "ü"], [BAD]),
     Path: (["some/file", "-", BAD], [""]),
+    Duration: (["2.5", "90s", "1.5h", "1e3", " 7 "], ["soon", "", "inf", "nan", "1,5", "2y"]),
     float: (["2.5", "1e3", " 7 "], ["soon", "", "inf", "nan", "1,5"]),
     FORMATS: (["text", "json", "quiet"], ["TEXT", "", "xml"]),
 }

@@ -24,13 +24,13 @@ def test_options_that_are_written_together_arrive(
     assert (said.code, said.out, said.err) == (5, "", "")
     assert (heard["peer"], heard["prompt"], heard["command"]) == (
         "scout",
-        "where?",
+        ["where?"],
         ("agent", "-v"),
     )
     assert (heard["verbose"], heard["session"], heard["timeout"]) == (True, "name", 5.0)
 
 
 def test_what_typer_does_not_understand_is_wrong_usage(shell: Shell) -> None:
-    said = shell("run", "scout", "hi", "there")
+    said = shell("run", "scout", "hi", "--nope")
     assert (said.code, said.out) == (2, "")
     assert "Usage: dragoman run" in said.err

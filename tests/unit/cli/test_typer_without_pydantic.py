@@ -100,9 +100,7 @@ def test_a_wrong_value_on_the_command_line_is_wrong_usage() -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert (
-        "Invalid value for '--timeout'" in done.stderr and "'soon' is not a number" in done.stderr
-    )
+    assert "Invalid value for '--timeout'" in done.stderr and "'soon' is not a time" in done.stderr
 
 
 def test_calling_a_command_loads_no_pydantic() -> None:

@@ -43,10 +43,21 @@ def iso(at: float | None) -> str | None:
         return None
 
 
-def seconds_of(age: str, *, option: str) -> float:
-    """An age that a person typed: ``90s``, ``30m``, ``12h``, ``30d``, ``2w``, or plain seconds."""
+def parse_age(age: str) -> float:
+    """Seconds from ``90s``, ``30m``, ``12h``, ``30d``, ``2w``, or plain seconds. Raises
+    `ValueError`."""
     found = re.fullmatch(_AGE, age.strip().lower())
     if found is None:
-        raise UsageError(f"{option} takes an age such as 90s, 30m, 12h, 30d or 2w, not {age!r}")
+        raise ValueError(age)
     number, unit = found.groups()
     return float(number) * UNITS[unit or "s"]
+
+
+def seconds_of(age: str, *, option: str) -> float:
+    """The seconds of an age that a person typed as the value of an option."""
+    try:
+        return parse_age(age)
+    except ValueError:
+        raise UsageError(
+            f"{option} takes an age such as 90s, 30m, 12h, 30d or 2w, not {age!r}"
+        ) from None

@@ -1,0 +1,118 @@
+"""What people type by habit: words without quotes, no peer, `last`, a time with its unit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli_shell import Cli, cli_in, warm_cli
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return cli_in(tmp_path)
+
+
+def test_words_without_quotes_are_one_prompt(cli: Cli) -> None:
+    said = cli("run", "where", "is", "main", "defined?", "--", *cli.agent)
+    assert said.code == 0 and "where is main defined?" in said.out
+    assert cli("run", "scout", "list", "the", "TODOs").code == 0
+    assert cli("delegate", "exploration", "list", "the", "TODOs").code == 0
+
+
+def test_a_peer_that_is_not_named_is_the_default_one(cli: Cli) -> None:
+    assert cli("config", "set", "default_peer", "scout").code == 0
+    said = cli("run", "list", "the", "TODOs")
+    assert said.code == 0 and "asking scout (default_peer)" in said.err
+    assert cli("config", "unset", "default_peer").code == 0
+    again = cli("run", "list the TODOs")
+    assert again.code == 0 and "asking scout (the last one used)" in again.err
+
+
+def test_without_a_default_a_peer_has_to_be_named(cli: Cli) -> None:
+    said = cli("run", "hello")
+    assert said.code == 2 and "config set default_peer NAME" in said.err
+    assert cli("chat").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("codx", "fix", "it"), "did you mean codex?"),
+        (("scuot",), "did you mean scout?"),
+        (("aider", "fix all of it"), "there is no peer 'aider'"),
+    ],
+)
+def test_a_mistake_in_the_name_of_a_peer_is_never_a_prompt(
+    cli: Cli, words: tuple[str, ...], why: str
+) -> None:
+    assert cli("config", "set", "default_peer", "scout").code == 0
+    said = cli("run", *words)
+    assert (said.code, said.out) == (2, "") and why in said.err
+
+
+def test_a_peer_and_a_command_contradict_each_other(cli: Cli) -> None:
+    said = cli("run", "codex", "hello", "--", *cli.agent)
+    assert said.code == 2 and "choose one" in said.err
+
+
+def test_a_time_has_a_unit_or_is_seconds(cli: Cli) -> None:
+    for time in ("30s", "0.5m", "30"):
+        assert cli("run", "hello", "--timeout", time, "--", *cli.agent).code == 0
+    said = cli("run", "hello", "--timeout", "soon", "--", *cli.agent)
+    assert said.code == 2 and "is not a time such as 90s, 30m or 2h" in said.err
+
+
+def test_a_job_is_named_by_its_beginning_or_as_the_last_one() -> None:
+    with warm_cli() as cli:
+        assert cli("jobs", "result", "last").code == 4
+        assert cli("run", "scout", "list the TODOs", "-s", "todos").code == 0
+        first = cli("jobs", "--format", "quiet").out.strip()
+        assert f'"job":"{first}"' in cli("jobs", "result", first[:-2], "--format", "json").out
+        key = cli("sessions", "--format", "quiet").out.strip()
+        assert cli("sessions", "show", key[:-2]).code == 0
+        assert cli("run", "scout", "where is main defined?").code == 1
+        newest = cli("jobs", "-n", "1", "--format", "quiet").out.strip()
+        assert f'"job":"{newest}"' in cli("jobs", "result", "last", "--format", "json").out
+        assert "2 jobs begin with 'j-'" in cli("jobs", "result", "j-").err
+        assert f"did you mean {first}?" in cli("jobs", "result", f"{first}x").err
+        assert cli("jobs", "watch", "last").code == 1
+        assert "has ended already" in cli("jobs", "cancel", "last").err
+        assert cli("sessions", "show", "last").code == 0
+        assert "did you mean 'todos'?" in cli("sessions", "show", "todo").err
+
+
+def test_a_setting_is_set_and_taken_back_without_touching_the_rest(cli: Cli) -> None:
+    file = cli.home / "config_home" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text("# mine\n[timeouts]\ntotal = 60 # a minute\n")
+    assert cli("config", "set", "default_peer", "scout").code == 0
+    assert cli("config", "set", "enabled_peers", '["scout"]').code == 0
+    text = file.read_text()
+    assert "# mine" in text and "total = 60 # a minute" in text
+    assert cli("config", "unset", "default_peer").code == 0
+    assert cli("config", "unset", "enabled_peers").code == 0
+    assert "default_peer" not in file.read_text() and "was not set" in (
+        cli("config", "unset", "default_peer").err
+    )
+    before = file.read_text()
+    for key, value, why in (
+        ("defalt_peer", "scout", "did you mean `default_peer`?"),
+        ("ttl", "soon", "ttl"),
+        ("timeouts.total.x", "1", "is not a table"),
+    ):
+        said = cli("config", "set", key, value)
+        assert said.code == 2 and why in said.err
+    assert file.read_text() == before
+
+
+def test_the_configuration_is_edited_and_checked(cli: Cli) -> None:
+    file = cli.home / "config_home" / "config.toml"
+    said = cli("config", "edit")
+    assert said.code == 2 and "set EDITOR" in said.err
+    cli.extra["EDITOR"] = "sed -i s/enabled_peers/enabled_piers/"
+    said = cli("config", "edit")
+    assert said.code == 2 and "enabled_piers" in said.err and "enabled_piers" in file.read_text()
+    cli.extra["EDITOR"] = "sed -i s/enabled_piers/enabled_peers/"
+    assert cli("config", "edit").code == 0
