@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, MutableMapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError

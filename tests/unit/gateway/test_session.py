@@ -9,10 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dragoman.events.envelope import EventEnvelope
 
 from dragoman.errors import ConnectionEnded
 from dragoman.events import model
+from dragoman.events.model import EventEnvelope
 from dragoman.gateway import session as session_module
 from dragoman.gateway.events_to_acp import AcpTranslator
 from dragoman.gateway.session import GatewaySession, until_told
