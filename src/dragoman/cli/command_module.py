@@ -54,8 +54,12 @@ class CommandGroup(TyperGroup):
         """List the subcommands with the first sentence of their help, whole."""
         with formatter.section("Commands"):
             formatter.write_dl(
-                [(name, _first_sentence(each.help)) for name, each in self.commands.items()]
+                [(name, self._summary(name, each)) for name, each in self.commands.items()]
             )
+
+    def _summary(self, name: str, command: Any) -> str:
+        default = " The default." if name == self.default else ""
+        return _first_sentence(command.help) + default
 
 
 def new_app(*, help: str | None = None, default: str = "") -> typer.Typer:

@@ -21,7 +21,7 @@ def shell(
     ("words", "told"),
     [
         (("review", "x", "--no-fallback", "--strict"), "contradict each other"),
-        (("review", "x", "--apply"), "add --isolate"),
+        (("review", "x", "--apply"), "--apply needs --isolate"),
         (("review", "x", "--timeout", "0"), "greater than 0"),
         (("review", "x", "--cwd", "nowhere"), "is no folder"),
         (("review", "x", "--approve-all", "--deny-all"), "contradict each other"),

@@ -42,7 +42,9 @@ def test_every_call_that_it_teaches_is_one_that_the_command_line_takes() -> None
         words = words[: words.index("--")] if "--" in words else words
         path = max((p for p in HELPS if tuple(words[: len(p)]) == p), key=len)
         assert len(path) > 1, words
-        options = re.findall(r"(?<!\S)-{1,2}[a-z-]+", HELPS[path].partition("\nOptions:\n")[2])
+        # Without a subcommand, a group takes the options of its list.
+        pages = HELPS[path] + HELPS.get((*path, "list"), "")
+        options = re.findall(r"(?<!\S)-{1,2}[a-z-]+", pages.partition("\nOptions:\n")[2])
         assert {word for word in words if word.startswith("-") and word != "-"} <= {*options}, words
 
 
