@@ -66,10 +66,10 @@ async def node_version(node: str) -> str | None:
         return None
     if key not in _known:
         said = await ask_program([node, "--version"], timeout=NODE_TIMEOUT)
-        found = VERSION.match(said.output.strip()) if said is not None else None
+        found = VERSION.match(said.text.strip()) if said is not None else None
         if found is None or said is None:
             return None
-        _known[key] = said.output.strip().removeprefix("v").split()[0]
+        _known[key] = said.text.strip().removeprefix("v").split()[0]
     return _known[key]
 
 

@@ -52,5 +52,5 @@ async def learn_version(spec: LaunchSpec) -> str | None:
     said = await ask_program([spec.command[0], source.flag], timeout=FLAG_TIMEOUT, env=spec.env)
     if said is None or said.exit_code != 0:
         return None
-    found = VERSION.search(said.output) or VERSION.search(said.errors)
+    found = VERSION.search(said.text) or VERSION.search(said.errors)
     return None if found is None else found[0]

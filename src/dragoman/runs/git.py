@@ -7,7 +7,6 @@ system's configuration defines it (`own_filters`). `delegation.worktree` interpr
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import shutil
@@ -16,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dragoman.errors import ConnectionLost, FilterFailed, IsolationFailed, UsageError
-from dragoman.rpc.tasks import finish
-from dragoman.transports import spawn
+from dragoman.errors import FilterFailed, IsolationFailed, UsageError
 from dragoman.transports.process.child import ShutdownTimes
+from dragoman.transports.process.query import ProgramOutput, run_program
 
 GIT_TIMEOUT: Final = 60.0
 """Seconds for one command. 100,000 files take a few; a dead network mount must not keep the user
@@ -103,26 +101,6 @@ _BROKEN: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class GitOutput:
-    """Output of git. The exit code is None if it was killed or timed out."""
-
-    exit_code: int | None
-    output: bytes
-    complaint: str
-    cut: bool = False
-    """Whether the timeout or the output limit was reached."""
-
-    @property
-    def ok(self) -> bool:
-        return self.exit_code == 0 and not self.cut
-
-    @property
-    def text(self) -> str:
-        """The output as one text, for answers that are a name or a number."""
-        return os.fsdecode(self.output).rstrip("\n")
-
-
-@dataclass(frozen=True, slots=True)
 class Repository:
     """Directories of a repository."""
 
@@ -143,26 +121,6 @@ class Repository:
         return {"GIT_DIR": str(self.git_folder), "GIT_WORK_TREE": str(self.top)}
 
 
-class _Collector:
-    def __init__(self, limit_size: int) -> None:
-        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.kept = bytearray()
-        self.cut = False
-        self._limit_size = limit_size
-
-    def data_received(self, data: bytes) -> None:
-        if self.over.done():
-            return
-        self.kept += data
-        if len(self.kept) > self._limit_size:
-            self.cut = True
-            self.over.set_result(None)
-
-    def stream_ended(self, failure: ConnectionLost) -> None:
-        if not self.over.done():
-            self.over.set_result(None)
-
-
 async def ask(
     args: Sequence[str],
     *,
@@ -170,7 +128,7 @@ async def ask(
     env: Mapping[str, str] | None = None,
     timeout: float = GIT_TIMEOUT,
     limit_size: int = OUTPUT_SIZE,
-) -> GitOutput:
+) -> ProgramOutput:
     """Run git and return its output and exit code. Raises `SpawnError` if git is not installed.
 
     Hooks, and filters that only the repository defines, never run, even if the caller does not pass
@@ -179,22 +137,15 @@ async def ask(
     env = {**ENVIRONMENT, **(env or {})}
     if not RUNNING.isdisjoint(args) and CONFIG_COUNT not in env:
         env |= await _filters(cwd, env, refuse=False)
-    stream = await spawn(
+    return await run_program(
         (*SAFE, *args),
         cwd=cwd,
+        timeout=timeout,
+        limit_size=limit_size,
         env=env,
         stderr_tail_size=COMPLAINT_SIZE,
         times=TIMES,
     )
-    collector = _Collector(limit_size)
-    try:
-        stream.start(collector)
-        await asyncio.wait([collector.over], timeout=timeout)
-        cut = collector.cut or not collector.over.done()
-        exit_code = stream.exit_code
-    finally:
-        await finish(stream.aclose())
-    return GitOutput(exit_code, bytes(collector.kept), stream.stderr_tail(), cut)
 
 
 async def demand(
@@ -203,7 +154,7 @@ async def demand(
     cwd: Path,
     env: Mapping[str, str] | None = None,
     timeout: float = GIT_TIMEOUT,
-) -> GitOutput:
+) -> ProgramOutput:
     """Run git. Raises `IsolationFailed` if it fails."""
     answer = await ask(args, cwd=cwd, env=env, timeout=timeout)
     if not answer.ok:
@@ -214,14 +165,16 @@ async def demand(
     return answer
 
 
-def filter_failure(answer: GitOutput, doing: str, env: Mapping[str, str]) -> FilterFailed | None:
+def filter_failure(
+    answer: ProgramOutput, doing: str, env: Mapping[str, str]
+) -> FilterFailed | None:
     """The error for a filter that a file needs and that did not run; None for another failure."""
-    found = FILTER_FAILURE.search(answer.complaint)
+    found = FILTER_FAILURE.search(answer.errors)
     if found is None:
-        if FILTER_DIED not in answer.complaint:
+        if FILTER_DIED not in answer.errors:
             return None
         # The first line is the shell's message about the program.
-        said = answer.complaint.strip().partition("\n")[0]
+        said = answer.errors.strip().partition("\n")[0]
         return FilterFailed(doing, f"a filter {_BROKEN.format(said)}", "")
     name = found[2] if found[1] is None else found[1]
     if name in _refused(env):
@@ -235,11 +188,11 @@ def filter_failure(answer: GitOutput, doing: str, env: Mapping[str, str]) -> Fil
     return FilterFailed(doing, problem, name)
 
 
-def describe(answer: GitOutput, timeout: float = GIT_TIMEOUT) -> str:
+def describe(answer: ProgramOutput, timeout: float = GIT_TIMEOUT) -> str:
     """The failure in one line."""
     if answer.cut:
         return f"it did not end within {timeout:g} s or printed too much"
-    lines = [line for line in answer.complaint.splitlines() if line.strip()]
+    lines = [line for line in answer.errors.splitlines() if line.strip()]
     for line in lines:
         if line.startswith(("fatal: ", "error: ")):
             return line.partition(": ")[2]
@@ -374,7 +327,7 @@ async def stage_everything(
     *,
     objects: Path | None = None,
     env: Mapping[str, str] | None = None,
-) -> tuple[dict[str, str], GitOutput]:
+) -> tuple[dict[str, str], ProgramOutput]:
     """Stage the current files in a separate index. Returns its environment and the output of git.
 
     Stages all tracked files, and the untracked ones in `folder`: a repository may be a whole home.

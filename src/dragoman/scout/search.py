@@ -18,10 +18,10 @@ from typing import Final
 
 from dragoman.client.services.worker_thread import check, in_thread
 from dragoman.errors import SpawnError
-from dragoman.scout import programs
 from dragoman.scout.file_walk import MAX_FILE_SIZE, Walk, read_text
 from dragoman.scout.gitignore import SKIPPED
 from dragoman.scout.hits import Hit, window
+from dragoman.transports.process.query import run_program
 
 SEARCH_TIMEOUT: Final = 45.0
 """Seconds after which a search ends with what it has found so far."""
@@ -83,7 +83,7 @@ async def _ask_ripgrep(root: str, pattern: str, under: str, found: Found) -> lis
     above = () if under else ("--no-ignore-parent",)
     argv = [*RIPGREP, *above, "--regexp", pattern, "--", f"./{under}"]
     try:
-        ran = await programs.run(argv, cwd=root, limit_size=MAX_OUTPUT_SIZE, timeout=SEARCH_TIMEOUT)
+        ran = await run_program(argv, cwd=root, limit_size=MAX_OUTPUT_SIZE, timeout=SEARCH_TIMEOUT)
     except SpawnError:
         return None
     if ran.exit_code not in (0, 1, None) and not ran.output:

@@ -8,6 +8,7 @@ import pytest
 
 from dragoman.errors import IsolationFailed, ProgramNotFound, UsageError
 from dragoman.runs import git
+from dragoman.transports.process.query import ProgramOutput
 from tests.aio import aio
 from tests.unit.delegation.worktree import repositories
 from tests.unit.delegation.worktree.repositories import make
@@ -209,7 +210,7 @@ async def test_a_filter_of_which_the_user_only_says_that_it_is_required_is_the_r
     assert found is not None
     refused = await git.own_filters(found, refuse=True)
     complaint = "fatal: a.txt: clean filter 'x' failed\n"
-    error = git.filter_failure(git.GitOutput(128, b"", complaint), "adding", refused)
+    error = git.filter_failure(ProgramOutput(128, b"", complaint), "adding", refused)
     assert error is not None and "is defined only by the repository" in str(error)
 
 
@@ -269,7 +270,7 @@ async def test_an_old_git_cannot_switch_filters_off_and_says_so(
 )
 def test_a_filter_program_that_is_missing_is_named_however_git_found_out(last: str) -> None:
     complaint = f"git-lfs filter-process: 1: git-lfs: not found\nfatal: {last}\n"
-    error = git.filter_failure(git.GitOutput(128, b"", complaint), "reading the files", {})
+    error = git.filter_failure(ProgramOutput(128, b"", complaint), "reading the files", {})
     assert error is not None and "of your git configuration does not work (" in str(error)
     assert "Install the program that it runs" in str(error)
     if "hung up" in last:

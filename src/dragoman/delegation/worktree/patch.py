@@ -26,6 +26,7 @@ from dragoman.events.words import FileOp
 from dragoman.rpc.tasks import finish
 from dragoman.runs import git
 from dragoman.runs.git import Repository
+from dragoman.transports.process.query import ProgramOutput
 
 MAX_TREES: Final = 32
 """Maximum number of repositories in a worktree, submodules included."""
@@ -180,7 +181,7 @@ async def capture(
     """Store the current files of a repository as a git tree. `env` is for git."""
     index = scratch / "index"
     env, answer = await git.stage_everything(repository, folder, index, env=env)
-    lines = answer.complaint.splitlines()
+    lines = answer.errors.splitlines()
     unborn = [match[1] for line in lines if (match := _UNBORN.match(line))]
     # Newer versions of git report each a second time.
     expected = {f"error: unable to index file '{name}/'" for name in unborn}
@@ -208,10 +209,10 @@ async def capture(
     return Captured(everything, tree.text if tree.ok else "", tuple(nested))
 
 
-def _conflicts(answer: git.GitOutput, files: Sequence[str]) -> tuple[Conflict, ...]:
+def _conflicts(answer: ProgramOutput, files: Sequence[str]) -> tuple[Conflict, ...]:
     """The conflicts that git reports for a patch."""
     told: dict[str, str] = {}
-    for line in answer.complaint.splitlines():
+    for line in answer.errors.splitlines():
         text = line.removeprefix("error: ").removeprefix("patch failed: ")
         for path in files if text != line else ():
             if text.startswith(f"{path}:"):

@@ -249,7 +249,7 @@ async def _take_repository(
     for answer in (staged, listed, left, ignored):
         if answer.cut or answer.exit_code is None:
             notes.append(f"git could not look at all of {top}: {git.describe(answer)}")
-    if staged.exit_code and "does not have a commit checked out" not in staged.complaint:
+    if staged.exit_code and "does not have a commit checked out" not in staged.errors:
         notes.append(f"git could not read all files of {top}: {git.describe(staged)}")
     links = [os.fsdecode(path) for path in git.links_of(listed.output)]
     unborn, unreadable = _left_over(top, left.output)

@@ -1,12 +1,13 @@
-"""Run a program once and return its output, for example to ask for its version.
+"""Run a program once and return its output: bounded in size and time, and nothing is left of it.
 
-Limits time and output size, runs it in an empty directory, and leaves no process behind. The caller
-knows which command lines are safe to run.
+For programs that only answer a question, such as git, ripgrep or `node --version`. The caller knows
+which command lines are safe to run.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,33 +15,101 @@ from typing import Final
 
 from dragoman.errors import ConnectionLost, SpawnError
 from dragoman.transports import spawn
+from dragoman.transports.base import Stream
+from dragoman.transports.process.child import ShutdownTimes
+from dragoman.transports.process.stream import STDERR_TAIL_SIZE, Folder
 
 MAX_ANSWER_SIZE: Final = 64 * 1024
 """A version and a list of models are shorter; what goes on for ever is cut."""
 
+READER_TIMES: Final = ShutdownTimes(
+    flush_timeout=0.0, exit_timeout=0.0, terminate_timeout=0.5, kill_timeout=2.0
+)
+"""For a program that only reads: there is nothing to wait for when it is ended."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProgramOutput:
-    """What a program said, and how it ended."""
+    """What a program wrote, and how it ended."""
 
-    output: str
-    errors: str
     exit_code: int | None
     """None if it had to be stopped."""
+    output: bytes
+    errors: str
+    """The end of its stderr."""
+    cut: bool = False
+    """Whether there would have been more: it wrote too much, or the time was up."""
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0 and not self.cut
+
+    @property
+    def text(self) -> str:
+        """The output as one text, for answers that are a name or a number."""
+        return os.fsdecode(self.output).rstrip("\n")
 
 
-class _Ear:
-    def __init__(self) -> None:
-        self.heard = bytearray()
-        self.over = asyncio.Event()
+class _Collector:
+    """Takes what a program writes until it ends, or until there is enough."""
+
+    def __init__(self, limit_size: int) -> None:
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.kept = bytearray()
+        self.cut = False
+        self._limit_size = limit_size
 
     def data_received(self, data: bytes) -> None:
-        self.heard += data
-        if len(self.heard) >= MAX_ANSWER_SIZE:
-            self.over.set()
+        if self.over.done():
+            return
+        self.kept += data
+        if len(self.kept) > self._limit_size:
+            self.cut = True
+            self.over.set_result(None)
 
-    def stream_ended(self, error: ConnectionLost) -> None:
-        self.over.set()
+    def stream_ended(self, failure: ConnectionLost) -> None:
+        if not self.over.done():
+            self.over.set_result(None)
+
+
+async def run_program(
+    argv: Sequence[str],
+    *,
+    cwd: Folder,
+    timeout: float,
+    limit_size: int,
+    env: Mapping[str, str] | None = None,
+    inherit: Iterable[str] = (),
+    stderr_tail_size: int = STDERR_TAIL_SIZE,
+    times: ShutdownTimes = READER_TIMES,
+) -> ProgramOutput:
+    """Run a program to its end, within the limits. `SpawnError` if it cannot start."""
+    stream = await spawn(
+        argv, cwd=cwd, env=env, inherit=inherit, stderr_tail_size=stderr_tail_size, times=times
+    )
+    collector = _Collector(limit_size)
+    try:
+        stream.start(collector)
+        await asyncio.wait([collector.over], timeout=timeout)
+        cut = collector.cut or not collector.over.done()
+        exit_code = stream.exit_code
+    finally:
+        await _close(stream)
+    return ProgramOutput(exit_code, bytes(collector.kept[:limit_size]), stream.stderr_tail(), cut)
+
+
+async def _close(stream: Stream) -> None:
+    """Wait for the end of the program also if the caller is cancelled meanwhile: what it holds,
+    such as a lock file of git, is free then. The end is bounded."""
+    cancelled: asyncio.CancelledError | None = None
+    while True:
+        try:
+            await stream.aclose()
+            break
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 async def ask_program(
@@ -50,23 +119,19 @@ async def ask_program(
     env: Mapping[str, str] | None = None,
     inherit: Iterable[str] = (),
 ) -> ProgramOutput | None:
-    """Run a program until it ends or the time is over; None if it could not be started.
+    """Run a program in an empty folder; None if it could not be started.
 
-    It stands in an empty folder: some programs load what they find in the one they are started in.
+    Some programs load what they find in the folder that they are started in.
     """
     with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
         try:
-            stream = await spawn(argv, cwd=folder, env=env, inherit=inherit)
+            return await run_program(
+                argv,
+                cwd=folder,
+                timeout=timeout,
+                limit_size=MAX_ANSWER_SIZE,
+                env=env,
+                inherit=inherit,
+            )
         except SpawnError:
             return None
-        ear = _Ear()
-        try:
-            stream.start(ear)
-            async with asyncio.timeout(timeout):
-                await ear.over.wait()
-        except TimeoutError:
-            pass
-        finally:
-            await stream.aclose()
-        output = bytes(ear.heard[:MAX_ANSWER_SIZE]).decode("utf-8", "replace")
-        return ProgramOutput(output, stream.stderr_tail(), stream.exit_code)

@@ -113,7 +113,7 @@ async def _listed(state: Verification) -> tuple[str, ...] | None:
     )
     if said is None or said.exit_code != 0:
         return None
-    lines = (line.split() for line in said.output.splitlines())
+    lines = (line.split() for line in said.text.splitlines())
     return tuple(dict.fromkeys(each[0] for each in lines if each))
 
 

@@ -14,7 +14,7 @@ from dragoman.delegation.worktree.patch import Conflict, capture, keep_patch, pa
 from dragoman.delegation.worktree.records import Tree
 from dragoman.errors import FileFailed, IsolationFailed
 from dragoman.runs import git
-from dragoman.runs.git import GitOutput
+from dragoman.transports.process.query import ProgramOutput
 from tests.aio import aio
 from tests.unit.delegation.worktree.repositories import make, tree
 
@@ -79,12 +79,12 @@ async def test_a_copy_that_is_no_worktree_any_more_is_not_taken_for_the_one_arou
 
 
 def test_a_refusal_that_names_no_file_is_told_as_it_is() -> None:
-    answer = GitOutput(1, b"", "error: corrupt patch at line 3\n")
+    answer = ProgramOutput(1, b"", "error: corrupt patch at line 3\n")
     assert worktree_patch._conflicts(answer, ["a"]) == (Conflict(".", "corrupt patch at line 3"),)
 
 
 def test_a_line_number_alone_is_a_reason_too() -> None:
-    answer = GitOutput(1, b"", "error: patch failed: a:12\n")
+    answer = ProgramOutput(1, b"", "error: patch failed: a:12\n")
     assert worktree_patch._conflicts(answer, ["a", "b"]) == (Conflict("a", "it is not as it was"),)
 
 
@@ -143,11 +143,11 @@ async def test_a_repository_without_commits_is_passed_over_by_every_version_of_g
     make(folder / "unborn", commit=False)
     stage = git.stage_everything
 
-    async def newer(*args: Any, **options: Any) -> tuple[dict[str, str], git.GitOutput]:
+    async def newer(*args: Any, **options: Any) -> tuple[dict[str, str], ProgramOutput]:
         env, answer = await stage(*args, **options)
-        told = answer.complaint.partition("error: unable")[0].rstrip("\n")
+        told = answer.errors.partition("error: unable")[0].rstrip("\n")
         told += f"\nerror: unable to index file '{named}/'\n"
-        return env, replace(answer, complaint=told)
+        return env, replace(answer, errors=told)
 
     monkeypatch.setattr(git, "stage_everything", newer)
     found, _ = await git.find_repository(folder)

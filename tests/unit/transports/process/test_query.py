@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
+from pathlib import Path
 
 import pytest
 
+from dragoman.errors import ProgramNotFound
 from dragoman.transports.process import query
-from dragoman.transports.process.query import ProgramOutput, ask_program
+from dragoman.transports.process.query import ProgramOutput, ask_program, run_program
 from tests.aio import aio
 
 GENEROUS = 30.0
@@ -21,7 +25,7 @@ def python(code: str) -> list[str]:
 @aio
 async def test_what_a_program_says_comes_back_with_its_end() -> None:
     code = "import sys; print('1.2.3'); print('hm', file=sys.stderr); sys.exit(3)"
-    assert await ask_program(python(code), timeout=GENEROUS) == ProgramOutput("1.2.3\n", "hm\n", 3)
+    assert await ask_program(python(code), timeout=GENEROUS) == ProgramOutput(3, b"1.2.3\n", "hm\n")
 
 
 @aio
@@ -51,4 +55,50 @@ async def test_it_stands_in_an_empty_folder_and_sees_no_secrets(
     monkeypatch.setenv("X_API_KEY", "secret")
     code = "import os; print(os.listdir('.'), os.environ.get('X_API_KEY'), os.environ.get('Y'))"
     said = await ask_program(python(code), timeout=GENEROUS, env={"Y": "1"})
-    assert said is not None and said.output == "[] None 1\n"
+    assert said is not None and said.text == "[] None 1"
+
+
+async def run(
+    folder: Path, program: str, *, limit_size: int = 5000, timeout: float = GENEROUS
+) -> ProgramOutput:
+    return await run_program(python(program), cwd=folder, limit_size=limit_size, timeout=timeout)
+
+
+@aio
+async def test_output_and_code_are_told(tmp_path: Path) -> None:
+    ran = await run(tmp_path, "import os, sys; print(os.getcwd()); sys.exit(3)")
+    assert ran.output.decode().strip() == str(tmp_path)
+    assert (ran.exit_code, ran.cut) == (3, False)
+
+
+@aio
+async def test_a_program_that_writes_too_much_is_ended(tmp_path: Path) -> None:
+    async with asyncio.timeout(GENEROUS):
+        ran = await run(tmp_path, "while True: print('x' * 1000)")
+    assert ran.cut
+    assert len(ran.output) == 5000
+
+
+@aio
+async def test_a_program_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    program = "import time; print('begun', flush=True); time.sleep(600)"
+    ran = await run(tmp_path, program, timeout=0.3)
+    assert (ran.exit_code, ran.cut) == (None, True)
+
+
+@aio
+async def test_a_cancelled_caller_leaves_no_program_behind(tmp_path: Path) -> None:
+    pipe = tmp_path / "begun"
+    os.mkfifo(pipe)
+    program = f"import time; open({str(pipe)!r}, 'w').close(); time.sleep(600)"
+    async with asyncio.timeout(GENEROUS), asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(run(tmp_path, program))
+        await asyncio.to_thread(pipe.read_text)
+        running.cancel()
+    assert running.cancelled()
+
+
+@aio
+async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ProgramNotFound):
+        await run_program(["no-such-program-at-all"], cwd=tmp_path, limit_size=1, timeout=1.0)
