@@ -98,7 +98,7 @@ SPELLED = {
     "broker/methods": "the names of the broker's own methods, once",
     "verify/probes": "what the ladder asks that no client asks on purpose",
     "verify/canary_mcp_server": "an MCP server, which speaks another protocol",
-    "mcp_server/early_responses": "an MCP server, which speaks another protocol",
+    "mcp_server/stdio_entry": "an MCP server, which speaks another protocol",
 }
 
 SPELLING = {

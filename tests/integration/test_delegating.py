@@ -16,8 +16,8 @@ import pytest
 import dragoman
 from dragoman import Answer, Question, events
 from dragoman.delegation import DelegationRequest, decide_for, read_agent
+from dragoman.delegation.journal import give_verdict
 from dragoman.delegation.routing import Reason
-from dragoman.delegation.verdicts import give_verdict
 from dragoman.errors import DelegationInvalid, NoPeer, UnknownRole, UsageError
 from dragoman.policy import preset
 from dragoman.runs import run

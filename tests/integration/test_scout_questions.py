@@ -28,7 +28,7 @@ QUESTIONS: Final = {
     "where are the exit codes of the command line?": ["cli/exit_codes.py"],
     "how are shell commands parsed for the permission rules?": ["policy/shell_parser.py"],
     "where does the bandit sample its posterior?": ["delegation/bandit/sampling.py"],
-    "which code kills stray processes?": ["process/strays.py", "setup/stray_processes.py"],
+    "which code kills stray processes?": ["process/strays.py", "setup/doctor.py"],
     "how long is history kept before it is deleted?": ["store/retention.py"],
     "where is the price of a model looked up?": ["delegation/prices.py"],
     "how are patches made from a git worktree?": ["delegation/worktree/patch.py"],
@@ -39,7 +39,7 @@ QUESTIONS: Final = {
     "how does the doctor command work?": ["setup/doctor.py", "cli/doctor.py"],
     "how does a broker stop when it is idle?": ["broker/server/idle.py"],
     "where are MCP tools defined?": ["mcp_server/tools.py"],
-    "who checks the bearer token of HTTP requests?": ["http_guard.py", "mcp_server/tokens.py"],
+    "who checks the bearer token of HTTP requests?": ["http_guard.py", "cli/serve_mcp.py"],
     "where is the spending limit enforced?": ["delegation/spending_limits.py"],
     "how is a project's configuration file trusted?": ["config/trust.py"],
 }

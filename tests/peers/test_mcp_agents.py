@@ -159,7 +159,7 @@ async def test_codex_begins_its_first_turn_without_the_tools_of_a_server_that_st
     home: Path, workspace: Path
 ) -> None:
     # This is why dragoman answers before the SDK is loaded. If Codex waits for its servers some
-    # day, `mcp_server.early_responses` can go.
+    # day, `EarlyResponder` in `mcp_server.stdio_entry` can go.
     async with FakeModel() as model:
         environment = {**peer_environment(home), "FAKE_KEY": "k"}
         configure_codex(home, model)

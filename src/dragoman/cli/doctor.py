@@ -1,6 +1,6 @@
 """`dragoman doctor`: print diagnoses with their remedies, or a bug report.
 
-`setup.doctor` does the checks, `setup.bug_report` writes the report; secrets are redacted.
+`setup.doctor` does the checks and writes the report; secrets are redacted.
 """
 
 from __future__ import annotations
@@ -110,6 +110,6 @@ def _print(finding: Diagnosis) -> None:
 def _report(place: RunContext, findings: list[Diagnosis]) -> None:
     from dragoman.cli.output.escape import neutral
     from dragoman.cli.versions import report
-    from dragoman.setup.bug_report import compose
+    from dragoman.setup.doctor import compose
 
     put_out(neutral(compose(place, findings, versions=report())))

@@ -117,7 +117,7 @@ async def _serve(
         await serve_stdio(make, stop=stop)
     else:
         from dragoman.mcp_server.http import serve_http
-        from dragoman.mcp_server.tokens import default_path, token_in
+        from dragoman.mcp_server.http_guard import default_path, token_in
         from dragoman.paths import find_paths
 
         path = token_file or default_path(find_paths())

@@ -1,6 +1,6 @@
 """`dragoman verdict`: rate delegated work as good or bad.
 
-`delegation.verdicts` records the rating and updates what routing learned.
+`delegation.journal` records the rating and updates what routing learned.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def verdict(
     format: FormatOption = ListFormat.TEXT,
 ) -> None:
     from dragoman.cli.output.jsonl import write_json
-    from dragoman.delegation.verdicts import give_verdict
+    from dragoman.delegation.journal import give_verdict
     from dragoman.errors import UnknownJob
     from dragoman.paths import find_paths
     from dragoman.runs.jobs import job_id_of

@@ -1,13 +1,14 @@
 """Run one attempt: choose its directory, run the turn, see what changed, run the check, report.
 
 An attempt works in the workspace or in a git worktree, whose changes become a patch. The turn
-itself is in `runs.run` and `local_attempt`; which peer to try, retry and fallback are in
+itself is in `runs.run` and `local_model`; which peer to try, retry and fallback are in
 `execution`. A peer's failure is returned as a report and never raised.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,13 @@ from msgspec import structs
 
 from dragoman.catalogue.enforcement import Enforced, enforce, unapproved
 from dragoman.catalogue.launch import LaunchSpec, way_to
+from dragoman.client.budgets import Budgets
 from dragoman.client.options import ConnectOptions
-from dragoman.delegation import local_attempt, permission_ceiling
+from dragoman.delegation import permission_ceiling
 from dragoman.delegation.attempt_report import AttemptReport, report_of, report_of_error
 from dragoman.delegation.collect_facts import LOCAL, local_model
 from dragoman.delegation.learning import outcome_of_error
+from dragoman.delegation.local_model import LocalModel, ask
 from dragoman.delegation.prices import Price, price
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.routing import Candidate
@@ -32,9 +35,9 @@ from dragoman.delegation.worktree.isolation import Isolation
 from dragoman.delegation.worktree.outside_writes import outside_writes
 from dragoman.delegation.worktree.snapshot import Changed, Snapshot, changes
 from dragoman.errors import DragomanError, UsageError
-from dragoman.events.model import Event
+from dragoman.events.model import Event, EventEnvelope, MessageDelta, Source, TurnEnded, TurnStarted
 from dragoman.events.parts import Failure, Text
-from dragoman.events.words import ErrorKind, Outcome
+from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.policy import Policy, allows_everything, unattended
 from dragoman.policy.approver import Approver
 from dragoman.runs.adapter_run import AdapterWork, adapter_work
@@ -218,7 +221,7 @@ class Attempt:
             model = local_model(setting.place)
         except DragomanError as error:
             return self._without_turn(error, Changed())
-        self.seen = await local_attempt.ask_local(
+        self.seen = await ask_local(
             model,
             setting.request.prompt,
             budgets=tightened(settings.budgets(), [settings.limits], setting.request.timeout),
@@ -430,3 +433,43 @@ def _error_class(seen: RunResult) -> str | None:
     if seen.over is not None:
         return OVER_BUDGET
     return None if result.failure is None else str(result.failure.kind.value)
+
+
+SOURCE: Final = Source(LOCAL, LOCAL)
+TURN: Final = "1"
+
+
+async def ask_local(
+    model: LocalModel,
+    prompt: str,
+    *,
+    budgets: Budgets,
+    environ: Mapping[str, str],
+    clock: Callable[[], float],
+    on_event: Callable[[Event], None],
+) -> RunResult:
+    """Send the prompt once."""
+    place = EventEnvelope(SOURCE, itertools.count(1), None)
+    place.turn = TURN
+    seen = RunResult(prompted=True, model=model.model)
+
+    def said(text: str) -> None:
+        seen.acted = True
+        if seen.first_event_at is None:
+            seen.first_event_at = clock()
+        on_event(MessageDelta(*place.base("text", None), role=Role.AGENT, text=text))
+
+    on_event(TurnStarted(*place.base("ask", None), prompt=(Text(prompt),)))
+    answer = await ask(model, prompt, budgets=budgets, environ=environ, on_text=said)
+    result = answer.result
+    seen.result, seen.model = result, answer.model
+    on_event(
+        TurnEnded(
+            *place.base("end", None),
+            outcome=result.outcome,
+            stop=result.stop,
+            failure=result.failure,
+            usage=result.usage,
+        )
+    )
+    return seen

@@ -1,4 +1,5 @@
-"""Record a delegation: attempts in the ledger, lines in ``events.jsonl``, the job in the store.
+"""Record a delegation: attempts in the ledger, lines in ``events.jsonl``, the job in the store, and
+a user's verdict on it.
 
 A disk that fails never stops a delegation: the first failure is reported as a notice. `learning`
 computes what to record. Calls are synchronous and take about a millisecond each.
@@ -6,6 +7,8 @@ computes what to record. Calls are synchronous and take about a millisecond each
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +17,7 @@ from msgspec import structs
 
 from dragoman.config.secrets import redactor
 from dragoman.delegation.health import Reading
+from dragoman.delegation.learning import revision
 from dragoman.errors import StoreCorrupt, StoreError, UnknownJob
 from dragoman.runs.cancel_by_file import note_reader
 from dragoman.store.jobs import is_alive
@@ -29,6 +33,7 @@ from dragoman.store.ledger import (
     ledger_path,
     logged,
 )
+from dragoman.store.ledger.records import Verdict
 from dragoman.store.open import open_store
 from dragoman.store.records import JobRecord, root_of
 
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     from dragoman.delegation.attempt_report import AttemptReport
     from dragoman.delegation.request import DelegationRequest
     from dragoman.delegation.routing import Decision
+    from dragoman.paths import Paths
     from dragoman.runs.context import RunContext
     from dragoman.store.store import Store
 
@@ -255,3 +261,38 @@ def _instant(at: float) -> str:
     from datetime import UTC, datetime
 
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+def give_verdict(
+    job: str, word: Verdict, *, paths: Paths, now: float | None = None
+) -> AttemptRecord:
+    """Record a verdict on a job. Returns its last attempt as it was before.
+
+    Raises `UnknownJob`, and `StoreError` if the ledger cannot be written.
+    """
+    redact = redactor(())
+    path = ledger_path(paths.state)
+    if not os.path.exists(path):
+        raise UnknownJob(f"no attempt of a job {job} has ended here: nothing was delegated yet")
+    with Ledger.open(path, redact) as ledger:
+        ledger.check_kept()
+        job = _delegation_of(job, ledger)
+        before = ledger.verdict(
+            job, word, source="user", learned=lambda attempt: revision(attempt, word)
+        )
+    after = structs.replace(before, verdict=word, verdict_source="user")
+    at = time.time() if now is None else now
+    log = EventsFile(events_path(paths.state), redact)
+    log.write(logged(EventName.VERDICT_RECORDED, after, at=at, detail=f"{word}, by the user"))
+    return before
+
+
+def _delegation_of(job: str, ledger: Ledger) -> str:
+    """The delegation's job id; `job` may also be the id of its last attempt."""
+    parent, _, number = job.rpartition("-")
+    attempts = ledger.attempts(parent) if number.isdecimal() and parent else []
+    if not attempts:
+        return job
+    if attempts[-1].number != int(number):
+        raise UnknownJob(f"{job} is not the attempt that {parent} ended with; judge {parent}")
+    return parent

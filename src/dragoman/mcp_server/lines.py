@@ -1,6 +1,6 @@
 """Read lines from a client's byte stream, with a size limit and back-pressure.
 
-Distinguishes the end of the input from the loss of the client. `early_responses` and
+Distinguishes the end of the input from the loss of the client. `stdio_entry` and
 `mcp_server.stdio` interpret the lines.
 """
 

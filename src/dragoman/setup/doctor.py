@@ -2,7 +2,8 @@
 
 Each problem comes with the command or step that fixes it. Changes nothing, and starts only `node`,
 to get its version; the trusted Python adapters of enabled peers are loaded. `cli` prints the
-findings, `redaction` removes secrets from a bug report.
+findings. `compose` makes a bug report of them: variables are shown by an allow-list, and
+`redaction` removes secrets from the whole text.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import enum
 import os
+import platform
+import re
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dragoman.catalogue import Descriptor
 from dragoman.catalogue.agent_files import validate
@@ -23,6 +26,8 @@ from dragoman.catalogue.launch import LaunchSpec, current_platform, refuse_descr
 from dragoman.catalogue.node_runtime import check_runtime, node_version
 from dragoman.catalogue.versions import installed_version
 from dragoman.config import Trust
+from dragoman.config.secrets import report_redactor
+from dragoman.delegation.peer_status import credentials_set, overview
 from dragoman.errors import (
     ConfigInvalid,
     NotInstalled,
@@ -31,16 +36,19 @@ from dragoman.errors import (
     StoreTooNew,
     WrongLaunch,
 )
-from dragoman.paths import RUNTIME, runtime_problem
+from dragoman.paths import RUNTIME, VARIABLES, runtime_problem
 from dragoman.runs.adapters import adapter_source
 from dragoman.runs.context import RunContext
-from dragoman.setup.stray_processes import Leftover, find_leftovers
 from dragoman.store.damage import COMPANIONS, aside_of, find_damage
 from dragoman.store.database import Database
 from dragoman.store.ledger.ledger import Ledger, ledger_path
 from dragoman.store.store import Store, store_path
+from dragoman.transports.process import warden
 from dragoman.transports.process.programs import which
 from dragoman.verify.report import proved
+
+if TYPE_CHECKING:
+    from dragoman.runs.context import RunContext
 
 OLDEST_PYTHON: Final = (3, 11)
 OLDEST_NODE: Final = 22
@@ -65,6 +73,44 @@ class Diagnosis:
     text: str
     cure: str = ""
     """The command or step that fixes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A process whose owner is gone."""
+
+    pid: int
+    command: str
+
+
+def find_leftovers(proc: Path = Path("/proc"), *, platform: str = sys.platform) -> list[Leftover]:
+    """The running processes with a mark whose owner's warden is gone."""
+    if platform != "linux":
+        return []
+    lines = {pid: _read(proc / str(pid) / "cmdline") for pid in _processes(proc)}
+    guarded = {found[1] for line in lines.values() if (found := WARDEN.search(line))}
+    left: list[Leftover] = []
+    for pid, line in sorted(lines.items()):
+        mark = MARK.search(b"\0" + _read(proc / str(pid) / "environ") + b"\0")
+        # A zombie process has no command line.
+        if mark is not None and mark[1] not in guarded and line:
+            words = line.decode("utf-8", "replace").replace("\0", " ").strip()
+            left.append(Leftover(pid, words[:MAX_SHOWN]))
+    return left
+
+
+def _processes(proc: Path) -> list[int]:
+    try:
+        return [int(entry.name) for entry in proc.iterdir() if entry.name.isdecimal()]
+    except OSError:
+        return []
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,3 +433,59 @@ def _card(
             yield Diagnosis(
                 "cards", CheckState.WARN, f"{peer.name}: {line}", f"dragoman peers show {peer.name}"
             )
+
+
+MARK: Final = re.compile(rb"\0" + warden.MARK_NAME.encode() + rb"=([0-9a-f]+)\.[0-9]+\0")
+WARDEN: Final = re.compile(rb"warden\.py\0([0-9a-f]+)\0")
+
+MAX_SHOWN: Final = 160
+"""Characters of a command line that are shown: an interpreter's path alone may take half."""
+
+
+SHOWN: Final = (
+    *("PATH", "SHELL", "TERM", "COLORTERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "CI", "NO_COLOR"),
+    *("FORCE_COLOR", "VIRTUAL_ENV", "PYTHONPATH", "XDG_CONFIG_HOME", "XDG_DATA_HOME"),
+    *("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", *VARIABLES.values()),
+)
+"""Variables whose values are useful and not secret."""
+
+
+def shown_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that may be shown, with their values."""
+    return {name: environ[name] for name in SHOWN if name in environ}
+
+
+def compose(place: RunContext, findings: Iterable[Diagnosis], *, versions: str) -> str:
+    """The redacted report. `versions` lists what is installed."""
+    names = [name for peer in place.catalogue for name in peer.credentials.env]
+    redact = report_redactor(place.environ, names=names)
+    return redact("\n".join(_lines(place, findings, versions)) + "\n")
+
+
+def _lines(place: RunContext, findings: Iterable[Diagnosis], versions: str) -> Iterator[str]:
+    yield from versions.splitlines()
+    yield f"{platform.system()} {platform.release()} {platform.machine()}"
+    yield ""
+    yield "Findings"
+    for finding in findings:
+        yield f"  {finding.state.value:<4}  {finding.check:<11}  {finding.text}"
+    yield ""
+    yield "Peers"
+    for row in overview(place):
+        if not (row.installed or row.enabled):
+            continue
+        login = ", ".join(credentials_set(row.descriptor, place)) or "none"
+        yield (
+            f"  {row.descriptor.name} {row.version or 'unknown'}: "
+            f"{'enabled' if row.enabled else 'not enabled'}, card {row.card_state}, "
+            f"credential variables set: {login}"
+        )
+    yield ""
+    yield "Settings that are not defaults"
+    for key, value, origin in place.config.values():
+        if origin != "default":
+            yield f"  {key} = {value!r}  ({origin})"
+    yield ""
+    yield "Variables"
+    for name, value in shown_variables(place.environ).items():
+        yield f"  {name}={value}"

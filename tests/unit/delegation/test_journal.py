@@ -6,14 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+from msgspec import structs
+
 from dragoman.delegation.attempt_report import AttemptReport
 from dragoman.delegation.health import Reading, Sign
-from dragoman.delegation.journal import Journal
+from dragoman.delegation.journal import Journal, give_verdict
 from dragoman.delegation.request import DelegationRequest
+from dragoman.errors import UnknownJob
 from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome
 from dragoman.runs.context import RunContext
-from dragoman.store.ledger import AttemptRecord, Ending
+from dragoman.store.ledger import AttemptRecord, Ending, Ledger, ledger_path
 from dragoman.store.open import open_store
 from dragoman.store.records import JobRecord, SessionRecord
 from tests.unit.delegation.test_result import DECISION
@@ -134,3 +138,44 @@ def test_a_disk_that_fails_is_told_once_and_stops_nobody(tmp_path: Path) -> None
         books.job_follows("j-1", "j-1-1")
         books.job_ended("j-1", None, "cancelled", "")
     assert len(notices) == 1 and notices[0].startswith("this delegation is not recorded")
+
+
+def test_a_verdict_is_kept_and_told(tmp_path: Path) -> None:
+    paths = place_in(tmp_path).paths
+    with Ledger.open(ledger_path(paths.state)) as ledger:
+        id = ledger.begin("d-1", {}, ATTEMPT)
+        ledger.finish(id, Ending(ended_at=6.0, outcome="ok"))
+    before = give_verdict("j-1", "bad", paths=paths, now=9.0)
+    assert before.verdict is None
+    with Ledger.open(ledger_path(paths.state), read_only=True) as ledger:
+        (kept,) = ledger.attempts("j-1")
+    assert (kept.verdict, kept.verdict_source) == ("bad", "user")
+    (line,) = (paths.state / "events.jsonl").read_text().splitlines()
+    told = json.loads(line)
+    assert (told["event"], told["detail"]) == ("verdict_recorded", "bad, by the user")
+    assert give_verdict("j-1", "good", paths=paths).verdict == "bad"
+
+
+def test_an_attempt_is_judged_as_its_delegation_if_that_ended_with_it(tmp_path: Path) -> None:
+    paths = place_in(tmp_path).paths
+    with Ledger.open(ledger_path(paths.state)) as ledger:
+        for number, outcome in ((1, "crashed"), (2, "ok")):
+            attempt = structs.replace(ATTEMPT, number=number)
+            id = ledger.begin("d-1", {}, attempt)
+            ledger.finish(id, Ending(ended_at=6.0, outcome=outcome))
+    assert give_verdict("j-1-2", "good", paths=paths).number == 2
+    with pytest.raises(UnknownJob, match="not the attempt that j-1 ended with"):
+        give_verdict("j-1-1", "bad", paths=paths)
+    with Ledger.open(ledger_path(paths.state), read_only=True) as ledger:
+        assert [one.verdict for one in ledger.attempts("j-1")] == [None, "good"]
+
+
+def test_a_job_that_was_never_delegated_has_no_verdict(tmp_path: Path) -> None:
+    paths = place_in(tmp_path).paths
+    with pytest.raises(UnknownJob, match="nothing was delegated yet"):
+        give_verdict("j-1", "bad", paths=paths)
+    assert not paths.state.exists()
+    with Ledger.open(ledger_path(paths.state)):
+        pass
+    with pytest.raises(UnknownJob):
+        give_verdict("j-1", "bad", paths=paths)

@@ -8,9 +8,19 @@ from pathlib import Path
 import pytest
 
 from dragoman.catalogue.card import CardStore
+from dragoman.config.secrets import report_redactor
 from dragoman.runs.context import RunContext
-from dragoman.setup.doctor import CheckState, Diagnosis, Machine, examine
-from dragoman.setup.stray_processes import Leftover
+from dragoman.setup.doctor import (
+    MAX_SHOWN,
+    CheckState,
+    Diagnosis,
+    Leftover,
+    Machine,
+    compose,
+    examine,
+    find_leftovers,
+    shown_variables,
+)
 from dragoman.store.store import Store
 from tests.aio import aio
 from tests.unit.runs.contexts import agent_file, card_of, place_in, program
@@ -255,3 +265,76 @@ async def test_a_store_of_a_newer_dragoman_is_told_and_not_called_damaged(tmp_pa
     (place.paths.state / "ledger.db-wal").write_bytes(b"a log")
     _, bad = await of("stores", place)
     assert "ledger.db-wal " in bad.cure
+
+
+def process(proc: Path, pid: int, cmdline: bytes, environ: bytes = b"") -> None:
+    folder = proc / str(pid)
+    folder.mkdir()
+    (folder / "cmdline").write_bytes(cmdline)
+    (folder / "environ").write_bytes(environ)
+
+
+def test_a_marked_process_without_a_warden_of_its_owner_is_left_over(tmp_path: Path) -> None:
+    process(tmp_path, 10, b"agent\0--acp\0", b"A=1\0DRAGOMAN_MARK=aaaa.1\0B=2\0")
+    process(tmp_path, 11, b"agent\0", b"DRAGOMAN_MARK=bbbb.7\0")
+    process(tmp_path, 12, b"python\0-I\0-S\0/x/warden.py\0bbbb\x003\0")
+    process(tmp_path, 13, b"other\0", b"PATH=/bin\0")
+    (tmp_path / "self").mkdir()
+    assert find_leftovers(tmp_path, platform="linux") == [Leftover(10, "agent --acp")]
+
+
+def test_a_dead_process_and_a_name_that_only_looks_like_the_mark_do_not_count(
+    tmp_path: Path,
+) -> None:
+    process(tmp_path, 10, b"", b"DRAGOMAN_MARK=aaaa.1\0")
+    process(tmp_path, 11, b"agent\0", b"MY_DRAGOMAN_MARK=aaaa.1\0")
+    (tmp_path / "12").mkdir()
+    assert find_leftovers(tmp_path, platform="linux") == []
+
+
+def test_where_there_is_no_proc_nothing_is_found(tmp_path: Path) -> None:
+    assert find_leftovers(tmp_path / "none", platform="linux") == []
+    assert find_leftovers(platform="darwin") == []
+
+
+def test_a_long_command_line_is_cut(tmp_path: Path) -> None:
+    process(tmp_path, 10, b"x" * 500 + b"\0", b"DRAGOMAN_MARK=aaaa.1\0")
+    assert len(find_leftovers(tmp_path, platform="linux")[0].command) == MAX_SHOWN
+
+
+def test_a_report_has_what_helps_and_nothing_that_is_secret(tmp_path: Path) -> None:
+    program(tmp_path, "gemini")
+    environ = {
+        "HOME": str(tmp_path),
+        "GEMINI_API_KEY": "a-very-secret-value",
+        "GOOGLE_CLOUD_PROJECT": "private-project",
+        "EDITOR": "unlisted",
+        "LANG": "C.UTF-8",
+        "DRAGOMAN_FORMAT": "json",
+    }
+    place = place_in(tmp_path, environ)
+    finding = Diagnosis("config", CheckState.BAD, "the key a-very-secret-value was refused", "cure")
+    text = compose(place, [finding], versions="dragoman 1\nCPython 3\n")
+    assert text.startswith("dragoman 1\nCPython 3\n")
+    assert "bad   config       the key [redacted] was refused" in text
+    assert (
+        "gemini unknown: not enabled, card none, credential variables set: GEMINI_API_KEY" in text
+    )
+    assert "format = 'json'  (DRAGOMAN_FORMAT)" in text
+    assert "LANG=C.UTF-8" in text
+    assert "PATH=~/bin" in text
+    for hidden in ("a-very-secret-value", "private-project", "unlisted", str(tmp_path)):
+        assert hidden not in text
+
+
+def test_variables_are_shown_by_an_allow_list() -> None:
+    environ = {"PATH": "/bin", "SECRET_THING": "x", "LANG": "C", "HOME": "/h", "EDITOR": "vi"}
+    assert shown_variables(environ) == {"PATH": "/bin", "LANG": "C"}
+
+
+def test_values_are_told_by_the_names_of_their_variables() -> None:
+    environ = {"MY_TOKEN": "hunter2hunter2", "X": "oddly-named", "PLAIN": "visible", "A_KEY": "no"}
+    redact = report_redactor(environ, names=("X",))
+    assert redact("a hunter2hunter2 b visible oddly-named no") == (
+        "a [redacted] b visible [redacted] no"
+    )

@@ -25,7 +25,6 @@ from dragoman.broker.server.interfaces import BrokerHost
 from dragoman.broker.server.jobs import Job
 from dragoman.broker.server.live_session import LiveSession
 from dragoman.broker.server.liveness import Liveness
-from dragoman.broker.server.memory_use import resident_tree
 from dragoman.broker.server.peer import PeerLink, reach
 from dragoman.broker.server.queue import MAX_WAITING
 from dragoman.broker.server.recorder import BrokerRecorder
@@ -45,7 +44,7 @@ from dragoman.errors import (
 )
 from dragoman.rpc.tasks import TaskOwner, finish
 from dragoman.transports.base import Stream
-from dragoman.transports.process.identity import own_identity, resident_size
+from dragoman.transports.process.identity import own_identity, resident_size, resident_tree
 
 log: Final = logging.getLogger("dragoman.broker")
 
