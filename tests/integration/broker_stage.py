@@ -11,7 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -196,7 +196,7 @@ class Stage:
 async def stage(folder: Path, *flags: str, **fields: Any) -> AsyncIterator[Stage]:
     """A broker in this process, for as long as the block lasts."""
     host = FakeHost()
-    broker = Broker(spec_of(folder, *flags, **fields), host)
+    broker = Broker(spec_of(folder, *flags, **fields), cast("Any", host))
     from dragoman.rpc.tasks import TaskOwner
 
     tasks = TaskOwner("stage")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw
@@ -228,7 +228,7 @@ async def standing(folder: Path, *agents: NearAgent, **fields: Any) -> AsyncIter
     def start(number: int) -> Any:
         return near(agents[min(number, len(agents)) - 1], number)
 
-    broker = Broker(spec_of(folder, **fields), host, open=start)
+    broker = Broker(spec_of(folder, **fields), cast("Any", host), open=start)
     tasks = TaskOwner("standing")
     running = tasks.start(broker.run(), "run the broker")
     try:

@@ -13,7 +13,7 @@ import logging
 import os
 import sys
 import time
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from msgspec import Raw
@@ -21,7 +21,6 @@ from msgspec import Raw
 from dragoman.broker import error_codec, methods, protocol
 from dragoman.broker.server import connection_limit
 from dragoman.broker.server.caller import Caller
-from dragoman.broker.server.interfaces import BrokerHost
 from dragoman.broker.server.jobs import Job
 from dragoman.broker.server.live_session import LiveSession
 from dragoman.broker.server.liveness import Liveness
@@ -46,6 +45,9 @@ from dragoman.rpc.tasks import TaskOwner, finish
 from dragoman.transports.base import Stream
 from dragoman.transports.process.identity import own_identity, resident_size, resident_tree
 
+if TYPE_CHECKING:
+    from dragoman.broker.server.process import BrokerProcess
+
 log: Final = logging.getLogger("dragoman.broker")
 
 LAST_WORDS_TIMEOUT: Final = 2.0
@@ -67,7 +69,7 @@ class Hello(msgspec.Struct, rename="camel"):
 class Broker:
     """Serves one peer. Made in the process that is to do so, with a loop running."""
 
-    def __init__(self, spec: BrokerSpec, host: BrokerHost, *, open: Open | None = None) -> None:
+    def __init__(self, spec: BrokerSpec, host: BrokerProcess, *, open: Open | None = None) -> None:
         self.spec = spec
         self.budgets = spec.budgets
         self.loads_next_minute = spec.loads_next_minute

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
@@ -26,7 +26,6 @@ from dragoman.broker.error_codec import describe
 from dragoman.broker.lock import HeldLock
 from dragoman.broker.records import BrokerRecord, RecordFile
 from dragoman.broker.server import idle
-from dragoman.broker.server.interfaces import BrokerHost, BrokerServer
 from dragoman.broker.spec import BrokerSpec, decode, endpoint_name
 from dragoman.errors import AddressInUse, BrokerUnavailable, DragomanError, UsageError
 from dragoman.rpc.tasks import TaskOwner, finish
@@ -36,7 +35,10 @@ from dragoman.transports.process.identity import own_identity
 from dragoman.transports.process.subreaper import supervise
 from dragoman.transports.sockets import listen_unix
 
-Make = Callable[[BrokerSpec, BrokerHost], BrokerServer]
+if TYPE_CHECKING:
+    from dragoman.broker.server.broker import Broker
+
+Make: TypeAlias = "Callable[[BrokerSpec, BrokerProcess], Broker]"
 
 SPEC_TIMEOUT: Final = 30
 """Seconds to read the spec. It is there at once, unless whoever started us was stopped meanwhile;
@@ -69,7 +71,7 @@ class BrokerProcess:
         self._record: RecordFile | None = None
         self._clock: idle.IdleClock | None = None
         self._tasks = TaskOwner("broker process")
-        self._serving: BrokerServer | None = None
+        self._serving: Broker | None = None
         self._over = False
 
     async def run(self, make: Make) -> None:
@@ -104,7 +106,7 @@ class BrokerProcess:
                 return lock
             await asyncio.sleep(LOCK_RETRY_INTERVAL)
 
-    async def _listen(self, serving: BrokerServer) -> None:
+    async def _listen(self, serving: Broker) -> None:
         try:
             self._listener = await listen_unix(self.endpoint.address, serving.serve)
         except AddressInUse as error:
@@ -336,6 +338,3 @@ class _Redacting(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return self._redact(super().format(record))
-
-
-__all__ = ["BrokerProcess", "main"]

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -18,7 +18,6 @@ import pytest
 from dragoman.broker.lock import is_held, try_lock
 from dragoman.broker.records import read_record
 from dragoman.broker.server import process as module
-from dragoman.broker.server.interfaces import BrokerHost
 from dragoman.broker.server.process import BrokerProcess, main
 from dragoman.broker.spec import BrokerSpec, Folders
 from dragoman.errors import BrokerUnavailable, NotInstalled
@@ -45,7 +44,7 @@ class Fake:
 
     made: Fake
 
-    def __init__(self, spec: BrokerSpec, host: BrokerHost) -> None:
+    def __init__(self, spec: BrokerSpec, host: BrokerProcess) -> None:
         Fake.made = self
         self.host = host
         self.running = asyncio.Event()
@@ -80,7 +79,7 @@ class Running:
         self._spoken.set()
 
     async def __aenter__(self) -> Running:
-        self.task = self._tasks.start(self.process.run(Fake), "broker")
+        self.task = self._tasks.start(self.process.run(cast("Any", Fake)), "broker")
         async with asyncio.timeout(5):
             await self._spoken.wait()
             await Fake.made.running.wait()
@@ -112,7 +111,7 @@ async def test_it_has_a_lock_a_socket_and_a_record_while_it_is_there(folder: Pat
         said: list[dict[str, Any]] = []
         monkey = pytest.MonkeyPatch()
         monkey.setattr(module, "LOCK_TIMEOUT", 0.0)
-        await BrokerProcess(running.process.spec, said.append).run(Fake)
+        await BrokerProcess(running.process.spec, said.append).run(cast("Any", Fake))
         monkey.undo()
         assert said == [{"taken": True}]
     assert running.names == set()
@@ -193,7 +192,7 @@ async def test_an_address_that_a_stranger_uses_is_told_and_nothing_is_left(folde
 
     async with await listen_unix(process.endpoint.address, serve):
         with pytest.raises(BrokerUnavailable, match="it is no broker with this name"):
-            await process.run(Fake)
+            await process.run(cast("Any", Fake))
         assert {path.name for path in process.endpoint.runtime.iterdir()} == {
             Path(process.endpoint.address).name
         }
@@ -201,12 +200,12 @@ async def test_an_address_that_a_stranger_uses_is_told_and_nothing_is_left(folde
 
 @aio
 async def test_what_a_broker_raises_at_its_making_leaves_nothing(folder: Path) -> None:
-    def fail(spec: BrokerSpec, host: BrokerHost) -> Fake:
+    def fail(spec: BrokerSpec, host: BrokerProcess) -> Fake:
         raise NotInstalled("tool", "no tool")
 
     process = BrokerProcess(spec_in(folder), lambda word: None)
     with pytest.raises(NotInstalled):
-        await process.run(fail)
+        await process.run(cast("Any", fail))
     assert list(process.endpoint.runtime.iterdir()) == []
 
 
@@ -258,7 +257,7 @@ def test_without_a_spec_there_is_no_broker() -> None:
 
 
 def test_what_is_wrong_is_said_to_whoever_started_it(folder: Path) -> None:
-    def fail(spec: BrokerSpec, host: BrokerHost) -> Fake:
+    def fail(spec: BrokerSpec, host: BrokerProcess) -> Fake:
         raise NotInstalled("tool", "no tool", remedy="get one")
 
     program = Program(spec_in(folder).encode(), make=fail)
@@ -270,7 +269,7 @@ def test_what_is_wrong_is_said_to_whoever_started_it(folder: Path) -> None:
 def test_a_defect_is_in_the_log_without_secrets(folder: Path) -> None:
     secret = "hunter2-hunter2"
 
-    def fail(spec: BrokerSpec, host: BrokerHost) -> Fake:
+    def fail(spec: BrokerSpec, host: BrokerProcess) -> Fake:
         raise RuntimeError(f"what about {secret}?")
 
     spec = spec_in(folder, env={"ACME": secret}, secret_values=(secret,))
