@@ -6,13 +6,17 @@ The text is `setup/install/skill.md`.
 from __future__ import annotations
 
 import sys
+from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_data, put_out
+
+if TYPE_CHECKING:
+    from dragoman.setup.install.entries import EntryEdit
 
 app: Final = new_app()
 
@@ -42,7 +46,6 @@ def skill_command(
     """
     from dragoman.cli.output.escape import neutral
     from dragoman.setup.install import entries
-    from dragoman.setup.install.skill import plan_skill, skill_text
 
     if write is None:
         put_data(sys.stdout, skill_text())
@@ -53,3 +56,22 @@ def skill_command(
     put_out(f"{where} is {'there now' if planned.changes else 'up to date'}.\n")
     if backup is not None:
         put_out(f"As it was before: {neutral(str(backup))}\n")
+
+
+FOLDER: Final = "dragoman"
+"""Agents require the directory of a skill to have the skill's name."""
+
+FILE: Final = "SKILL.md"
+
+
+def skill_text() -> str:
+    """The whole text."""
+    return files("dragoman.setup.install").joinpath("skill.md").read_text(encoding="utf-8")
+
+
+def plan_skill(folder: Path) -> EntryEdit:
+    """Plan the skill file in a skills directory, such as ``~/.claude/skills``. Writes nothing."""
+    from dragoman.setup.install.entries import EntryEdit, read_file
+
+    path = folder / FOLDER / FILE
+    return EntryEdit(path, read_file(path), skill_text().encode("utf-8"))
