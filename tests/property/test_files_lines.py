@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.client.services import files as module
-from dragoman.client.services.worker_thread import Stopped
 from dragoman.errors import TooLarge
+from dragoman.rpc.tasks import Stopped
 from tests.amounts import SOME
 
 text = st.text(st.sampled_from("ab\n\n\n\ré\U0001f600\u2028\x85\x0b"), max_size=60)

@@ -39,7 +39,6 @@ from dragoman.runs.adapter_run import adapter_work
 from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.context import redacted_stderr
 from dragoman.runs.lineage import inherited
-from dragoman.runs.open_by_name import ttl_of
 from dragoman.runs.run import Run, RunListener, RunRequest
 from dragoman.runs.run_result import RunResult
 from dragoman.runs.sessions import OpenedSession, broker_ended, leave
@@ -138,7 +137,7 @@ class PeerSession(RunListener):
             # If the client disconnects, its window is closed and the turn is not needed any more.
             stay=False,
             warm=settings.warm,
-            ttl=ttl_of(place.config),
+            ttl=place.config.chosen_ttl,
             max_idle=settings.max_idle_brokers,
             paths=place.paths,
             options=ConnectOptions(

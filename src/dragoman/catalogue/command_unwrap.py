@@ -1,17 +1,25 @@
-"""Find the program inside a command line: what ``npx``, ``env``, ``node`` or ``sh -c`` would start.
+"""Recognise a command line: which program it starts, which peer that is, and whether it is wrong.
 
-Looks only at the words of the command line, not at files. `catalogue.launch` finds the peer that
-the program belongs to, and `policy.shell_parser` reads the line for a shell.
+Finds the program that ``npx``, ``env``, ``node`` or ``sh -c`` would start (`policy.shell_parser`
+reads the line for a shell) and refuses command lines that are known not to be an agent's
+(`WrongLaunch`). Starts nothing. `catalogue.launch` resolves a peer by its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import PurePath
-from typing import Final
+import os
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeAlias
 
-SUFFIXES: Final = (".exe", ".cmd", ".bat", ".ps1", ".js", ".mjs", ".cjs")
-"""What a program's name may end with beside the name that people know it by."""
+from dragoman.catalogue.descriptor import PYTHON, Descriptor, Launch, WrongForm
+from dragoman.catalogue.launch import LaunchSpec, program_name, spec_for
+from dragoman.catalogue.load import BUILT_IN, Catalogue
+from dragoman.client.options import AUTO
+from dragoman.errors import WrongLaunch
+from dragoman.transports.process import programs
 
 RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
     "npx": (),
@@ -134,11 +142,150 @@ def runs_anything(program: str) -> bool:
     return is_runner(name) or any(name in names for names in (NAMELESS, RUNNERS, SUBRUNNERS))
 
 
-def program_name(program: str) -> str:
-    """What people call a program: its file's name without folder and suffix."""
-    name = PurePath(program.replace("\\", "/")).name
-    lower = name.lower()
-    for suffix in SUFFIXES:
-        if lower.endswith(suffix):
-            return name[: -len(suffix)]
-    return name
+# -- which peer a command line starts
+
+
+def describe_command(argv: Sequence[str], catalogue: Catalogue) -> LaunchSpec:
+    """What is known about a command line that a user wrote.
+
+    A program of a known peer gets that peer's environment and treatment. A form that is known to
+    be wrong is refused with its effect and the remedy; nothing is started, because some programs
+    take a wrong form for a prompt.
+    """
+    argv = tuple(argv)
+    started = _started(argv, catalogue)
+    _refuse_wrong(argv, started, catalogue)
+    known = _started_so(argv, catalogue)
+    if known is not None:
+        return spec_for(known, Launch(command=argv), argv)
+    for plain, names in started:
+        known = _peer_of(names, plain, catalogue)
+        if known is not None:
+            break
+    else:
+        return LaunchSpec(command=argv)
+    if not _is_launch(known, names, plain[1:]):
+        if any(form.dangerous for form in known.wrong_forms):
+            right = shlex.join(_usual(known).command)
+            raise WrongLaunch(
+                shlex.join(argv),
+                f"it is not how {known.title} is started as an agent, "
+                "and it may send what it reads to its model as a prompt",
+                f"`{right}`",
+            )
+        # It may be a form that nobody has written down: its program's environment does no harm,
+        # and what it speaks is asked.
+        return replace(spec_for(known, Launch(command=argv), argv), protocol=AUTO, details={})
+    return spec_for(known, Launch(command=argv), argv)
+
+
+def refuse_described(spec: LaunchSpec, catalogue: Catalogue) -> None:
+    """Raise `WrongLaunch` for a described launch that another peer knows to be wrong. A peer that
+    comes with dragoman was tried."""
+    peer = spec.descriptor
+    if peer is None or spec.command is None or catalogue.origin(peer.name) == BUILT_IN:
+        return
+    _refuse_wrong(spec.command, _started(spec.command, catalogue), catalogue)
+
+
+_Started: TypeAlias = list[tuple[tuple[str, ...], set[str]]]
+"""Every reading of a command line, with what its program may be known by."""
+
+
+def _started(argv: Sequence[str], peers: Iterable[Descriptor]) -> _Started:
+    return [(plain, _all_names(plain, peers)) for plain in readings(argv)]
+
+
+def wrong_form(argv: Sequence[str], peers: Collection[Descriptor]) -> WrongForm | None:
+    """The form that one of the peers knows to be wrong and that a command line has; None if none
+    does. A right form may contain the words of a wrong one."""
+    return _wrong_form(_started(argv, peers), peers)
+
+
+def _wrong_form(started: _Started, peers: Iterable[Descriptor]) -> WrongForm | None:
+    for plain, names in started:
+        for peer in peers:
+            for form in peer.wrong_forms:
+                if form.command[0] in names and _within(form.command[1:], plain[1:]):
+                    if not _is_launch(peer, names, plain[1:]):
+                        return form
+    return None
+
+
+def _refuse_wrong(argv: Sequence[str], started: _Started, catalogue: Catalogue) -> None:
+    form = _wrong_form(started, catalogue)
+    if form is not None:
+        raise WrongLaunch(shlex.join(argv), form.effect, form.remedy)
+
+
+def _all_names(plain: Sequence[str], peers: Iterable[Descriptor]) -> set[str]:
+    """By what the program of a command line may be known, if there is one."""
+    names = _names(plain[0]) if plain and plain[0] else set()
+    for peer in peers:
+        if names & _programs(peer):
+            # A package that is run by its name is the program that people know.
+            names |= _programs(peer)
+    return names
+
+
+def _names(program: str) -> set[str]:
+    """By what a program may be known: its file's name, also behind links and in another case, and
+    the package it is or belongs to."""
+    names = {program_name(program), program_name(program).lower(), program}
+    file = program if "/" in program or "\\" in program else programs.which(program)
+    if file is not None and not runs_anything(program):
+        names.add(program_name(os.path.realpath(file)))
+        from dragoman.catalogue.npm_package import package_name
+
+        package = package_name(Path(file))
+        if package is not None:
+            names.add(package)
+    return names
+
+
+def _started_so(argv: Sequence[str], catalogue: Catalogue) -> Descriptor | None:
+    """The peer that this very command line starts, word for word."""
+    for peer in catalogue:
+        if any(launch.command and launch.command == argv for launch in peer.launch):
+            return peer
+    return None
+
+
+def _peer_of(names: set[str], plain: Sequence[str], catalogue: Catalogue) -> Descriptor | None:
+    """The peer that a program belongs to. Two peers may share one, so a whole launch is better."""
+    found = [peer for peer in catalogue if names & _programs(peer)]
+    exact = [peer for peer in found if _is_launch(peer, names, plain[1:])]
+    return next(iter([*exact, *found]), None)
+
+
+def _programs(peer: Descriptor) -> set[str]:
+    """The names of a peer's programs, and of the package that they come in.
+
+    An interpreter is none of them: what it runs otherwise is a stranger, who gets no credentials.
+    """
+    commands = (launch.command for launch in peer.launch if launch.command)
+    programs = {
+        program_name(command[0])
+        for command in commands
+        if command[0] != PYTHON and not runs_anything(command[0])
+    }
+    if peer.version.package is not None:
+        programs.add(peer.version.package)
+    return programs
+
+
+def _usual(peer: Descriptor) -> Launch:
+    return next((launch for launch in peer.launch if not launch.deprecated), peer.launch[0])
+
+
+def _is_launch(peer: Descriptor, names: set[str], args: Sequence[str]) -> bool:
+    """Whether these arguments are those of a launch of the peer, with others between them."""
+    return bool(names & _programs(peer)) and any(
+        launch.command and _within(launch.command[1:], args) for launch in peer.launch
+    )
+
+
+def _within(wanted: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether all of `wanted` stand in `words`, in this order."""
+    rest = iter(words)
+    return all(word in rest for word in wanted)

@@ -1,8 +1,8 @@
-"""Resolve a peer's name or a command line to a `LaunchSpec`: command or address, and environment.
+"""Resolve a peer's name to a `LaunchSpec`: command or address, and environment.
 
-Chooses the first launch that is installed on this machine (else `NotInstalled`) and refuses
-command lines that are known to be wrong (`WrongLaunch`). Looks at files and starts nothing.
-`node_runtime` checks the version of Node.js; `catalogue.open` connects.
+Chooses the first launch that is installed on this machine (else `NotInstalled`). Looks at files and
+starts nothing. `command_unwrap` recognises command lines, `node_runtime` checks the version of
+Node.js; `catalogue.open` connects.
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ import hashlib
 import os
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Final, TypeAlias
+from pathlib import Path, PurePath
+from typing import Any, Final
 
-from dragoman.catalogue.command_unwrap import program_name, readings, runs_anything
-from dragoman.catalogue.descriptor import PYTHON, Descriptor, Launch, Platform, Quirks, WrongForm
+from dragoman.catalogue.descriptor import PYTHON, Descriptor, Launch, Platform, Quirks
 from dragoman.catalogue.load import BUILT_IN, Catalogue
 from dragoman.client.budgets import Budgets
 from dragoman.client.options import AUTO
 from dragoman.config.schema import Settings
-from dragoman.errors import NotInstalled, WrongLaunch
+from dragoman.errors import NotInstalled
 from dragoman.transports.process import programs
 
 Which = Callable[..., str | None]
@@ -34,6 +33,9 @@ PLATFORMS: Final[Mapping[str, Platform]] = {
     "cygwin": "windows",
 }
 
+
+SUFFIXES: Final = (".exe", ".cmd", ".bat", ".ps1", ".js", ".mjs", ".cjs")
+"""What a program's name may end with beside the name that people know it by."""
 
 MARK_SIZE: Final = 16
 """Characters of the hash of `surroundings_of`: it tells a handful of shells of one user apart."""
@@ -105,10 +107,10 @@ def resolve(
     # A deprecated launch is the last resort.
     for launch in sorted(launches, key=lambda launch: launch.deprecated):
         if launch.address is not None:
-            return _spec(descriptor, launch, None)
+            return spec_for(descriptor, launch, None)
         program = _find(launch.command[0], environ, which)
         if program is not None:
-            return _spec(descriptor, launch, (program, *launch.command[1:]))
+            return spec_for(descriptor, launch, (program, *launch.command[1:]))
         if launch.command[0] not in looked_for:
             looked_for.append(launch.command[0])
     hint = descriptor.install.hint
@@ -132,7 +134,11 @@ def way_to(
     Raises `WrongLaunch` if the descriptor has a launch that is known to be wrong.
     """
     spec = resolve(catalogue.get(name), environ=environ)
-    refuse_described(spec, catalogue)
+    if catalogue.origin(name) != BUILT_IN:
+        # Not at the top: what comes with dragoman was tried, and is not looked at again.
+        from dragoman.catalogue.command_unwrap import refuse_described
+
+        refuse_described(spec, catalogue)
     return spec if settings is None else with_env(spec, settings.for_peer(name).env)
 
 
@@ -162,7 +168,8 @@ def surroundings_of(
     return hashlib.sha256(present.encode()).hexdigest()[:MARK_SIZE]
 
 
-def _spec(descriptor: Descriptor, launch: Launch, command: tuple[str, ...] | None) -> LaunchSpec:
+def spec_for(descriptor: Descriptor, launch: Launch, command: tuple[str, ...] | None) -> LaunchSpec:
+    """The launch spec of a peer that is started by these words, or reached by its address."""
     env = dict(descriptor.env)
     if launch.command and launch.command[0] == PYTHON:
         env |= _own_python()
@@ -195,166 +202,22 @@ def _find(program: str, environ: Mapping[str, str], which: Which) -> str | None:
     return None if found is None else os.path.abspath(found)
 
 
-# -- command lines
-
-
-def describe_command(argv: Sequence[str], catalogue: Catalogue) -> LaunchSpec:
-    """What is known about a command line that a user wrote.
-
-    A program of a known peer gets that peer's environment and treatment. A form that is known to
-    be wrong is refused with its effect and the remedy; nothing is started, because some programs
-    take a wrong form for a prompt.
-    """
-    argv = tuple(argv)
-    started = _started(argv, catalogue)
-    _refuse_wrong(argv, started, catalogue)
-    known = _started_so(argv, catalogue)
-    if known is not None:
-        return _spec(known, Launch(command=argv), argv)
-    for plain, names in started:
-        known = _peer_of(names, plain, catalogue)
-        if known is not None:
-            break
-    else:
-        return LaunchSpec(command=argv)
-    if not _is_launch(known, names, plain[1:]):
-        if any(form.dangerous for form in known.wrong_forms):
-            right = shlex.join(_usual(known).command)
-            raise WrongLaunch(
-                shlex.join(argv),
-                f"it is not how {known.title} is started as an agent, "
-                "and it may send what it reads to its model as a prompt",
-                f"`{right}`",
-            )
-        # It may be a form that nobody has written down: its program's environment does no harm,
-        # and what it speaks is asked.
-        return replace(_spec(known, Launch(command=argv), argv), protocol=AUTO, details={})
-    return _spec(known, Launch(command=argv), argv)
-
-
-def refuse_described(spec: LaunchSpec, catalogue: Catalogue) -> None:
-    """Raise `WrongLaunch` for a described launch that another peer knows to be wrong.
-
-    What comes with dragoman was tried, and looking at it again would cost every start.
-    """
-    peer = spec.descriptor
-    if peer is None or spec.command is None or catalogue.origin(peer.name) == BUILT_IN:
-        return
-    _refuse_wrong(spec.command, _started(spec.command, catalogue), catalogue)
-
-
-_Started: TypeAlias = list[tuple[tuple[str, ...], set[str]]]
-"""Every reading of a command line, with what its program may be known by."""
-
-
-def _started(argv: Sequence[str], peers: Iterable[Descriptor]) -> _Started:
-    return [(plain, _all_names(plain, peers)) for plain in readings(argv)]
-
-
-def wrong_form(argv: Sequence[str], peers: Collection[Descriptor]) -> WrongForm | None:
-    """The form that one of the peers knows to be wrong and that a command line has; None if none
-    does. A right form may contain the words of a wrong one."""
-    return _wrong_form(_started(argv, peers), peers)
-
-
-def _wrong_form(started: _Started, peers: Iterable[Descriptor]) -> WrongForm | None:
-    for plain, names in started:
-        for peer in peers:
-            for form in peer.wrong_forms:
-                if form.command[0] in names and _within(form.command[1:], plain[1:]):
-                    if not _is_launch(peer, names, plain[1:]):
-                        return form
-    return None
-
-
-def _refuse_wrong(argv: Sequence[str], started: _Started, catalogue: Catalogue) -> None:
-    form = _wrong_form(started, catalogue)
-    if form is not None:
-        raise WrongLaunch(shlex.join(argv), form.effect, form.remedy)
-
-
-def _all_names(plain: Sequence[str], peers: Iterable[Descriptor]) -> set[str]:
-    """By what the program of a command line may be known, if there is one."""
-    names = _names(plain[0]) if plain and plain[0] else set()
-    for peer in peers:
-        if names & _programs(peer):
-            # A package that is run by its name is the program that people know.
-            names |= _programs(peer)
-    return names
-
-
-def _names(program: str) -> set[str]:
-    """By what a program may be known: its file's name, also behind links and in another case, and
-    the package it is or belongs to."""
-    names = {program_name(program), program_name(program).lower(), program}
-    file = program if "/" in program or "\\" in program else programs.which(program)
-    if file is not None and not runs_anything(program):
-        names.add(program_name(os.path.realpath(file)))
-        from dragoman.catalogue.npm_package import package_name
-
-        package = package_name(Path(file))
-        if package is not None:
-            names.add(package)
-    return names
-
-
-def _started_so(argv: Sequence[str], catalogue: Catalogue) -> Descriptor | None:
-    """The peer that this very command line starts, word for word."""
-    for peer in catalogue:
-        if any(launch.command and launch.command == argv for launch in peer.launch):
-            return peer
-    return None
-
-
-def _peer_of(names: set[str], plain: Sequence[str], catalogue: Catalogue) -> Descriptor | None:
-    """The peer that a program belongs to. Two peers may share one, so a whole launch is better."""
-    found = [peer for peer in catalogue if names & _programs(peer)]
-    exact = [peer for peer in found if _is_launch(peer, names, plain[1:])]
-    return next(iter([*exact, *found]), None)
-
-
-def _programs(peer: Descriptor) -> set[str]:
-    """The names of a peer's programs, and of the package that they come in.
-
-    An interpreter is none of them: what it runs otherwise is a stranger, who gets no credentials.
-    """
-    commands = (launch.command for launch in peer.launch if launch.command)
-    programs = {
-        program_name(command[0])
-        for command in commands
-        if command[0] != PYTHON and not runs_anything(command[0])
-    }
-    if peer.version.package is not None:
-        programs.add(peer.version.package)
-    return programs
-
-
-def _usual(peer: Descriptor) -> Launch:
-    return next((launch for launch in peer.launch if not launch.deprecated), peer.launch[0])
-
-
-def _is_launch(peer: Descriptor, names: set[str], args: Sequence[str]) -> bool:
-    """Whether these arguments are those of a launch of the peer, with others between them."""
-    return bool(names & _programs(peer)) and any(
-        launch.command and _within(launch.command[1:], args) for launch in peer.launch
-    )
-
-
-def _within(wanted: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether all of `wanted` stand in `words`, in this order."""
-    rest = iter(words)
-    return all(word in rest for word in wanted)
+def program_name(program: str) -> str:
+    """What people call a program: its file's name without folder and suffix."""
+    name = PurePath(program.replace("\\", "/")).name
+    lower = name.lower()
+    for suffix in SUFFIXES:
+        if lower.endswith(suffix):
+            return name[: -len(suffix)]
+    return name
 
 
 __all__ = [
     "LaunchSpec",
     "current_platform",
-    "describe_command",
     "program_name",
-    "refuse_described",
     "resolve",
     "surroundings_of",
     "way_to",
     "with_env",
-    "wrong_form",
 ]

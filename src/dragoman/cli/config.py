@@ -242,7 +242,8 @@ def trust_command(
       dragoman config trust --withdraw
     """
     from dragoman.cli.output.questions import confirm
-    from dragoman.config import Trust, find_paths, read_project, trust_project
+    from dragoman.config import find_paths, read_project, trust_project
+    from dragoman.config.trust import Trust
     from dragoman.errors import UsageError
 
     paths = find_paths()

@@ -149,7 +149,8 @@ def verify_command(
       dragoman peers verify codex --turns
       dragoman peers verify --timeout 60 -- npx some-agent --acp
     """
-    from dragoman.catalogue.launch import LaunchSpec, describe_command, way_to
+    from dragoman.catalogue.command_unwrap import describe_command
+    from dragoman.catalogue.launch import LaunchSpec, way_to
     from dragoman.errors import UsageError
     from dragoman.setup.add_peer import settled_command
 

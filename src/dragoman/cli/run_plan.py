@@ -229,9 +229,7 @@ def plan_of(options: RunOptions) -> RunPlan:
 
 def _ttl(options: RunOptions, config: Config) -> float | None:
     if options.ttl is None:
-        from dragoman.runs.open_by_name import ttl_of
-
-        return ttl_of(config)
+        return config.chosen_ttl
     from dragoman.cli.output.times import seconds_of
 
     return seconds_of(options.ttl, option="--ttl")
@@ -320,9 +318,11 @@ def _meant_as_peer(word: str, options: RunOptions, catalogue: Catalogue, config:
 
 
 def _way(options: RunOptions, catalogue: Catalogue, config: Config) -> LaunchSpec:
-    from dragoman.catalogue.launch import LaunchSpec, describe_command, way_to
+    from dragoman.catalogue.launch import LaunchSpec, way_to
 
     if options.command is not None:
+        from dragoman.catalogue.command_unwrap import describe_command
+
         if not options.command:
             raise UsageError("there is no command after --")
         return describe_command(options.command, catalogue)

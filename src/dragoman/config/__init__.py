@@ -8,7 +8,6 @@ it. No settings file may contain a secret.
 from dragoman.config.load import Config, IgnoredSetting, PeerTable, load_config
 from dragoman.config.project import Project, find_project_file, read_project, trust_project
 from dragoman.config.schema import PeerSettings, Settings, Timeouts
-from dragoman.config.trust import Trust
 from dragoman.paths import Paths, find_paths
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "Project",
     "Settings",
     "Timeouts",
-    "Trust",
     "find_paths",
     "find_project_file",
     "load_config",

@@ -101,6 +101,11 @@ class Config(Struct, frozen=True, kw_only=True):
         """Where the value of a dotted key comes from: a file, a variable, a flag or a default."""
         return self.origins.get(key, DEFAULT)
 
+    @property
+    def chosen_ttl(self) -> float | None:
+        """How long an idle broker stays, if a user has set it: a broker that runs is told then."""
+        return None if self.origin("ttl") == DEFAULT else self.settings.ttl
+
     def values(self) -> Iterator[tuple[str, Any, str]]:
         """Every setting as dotted key, value and origin."""
         for key, value in _flatten(msgspec.to_builtins(self.settings)).items():

@@ -15,7 +15,6 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from dragoman.config.safe_files import read_file
-from dragoman.config.trust import Trust
 from dragoman.config.validate import refuse_secrets
 from dragoman.errors import ConfigInvalid, UsageError
 from dragoman.paths import Paths
@@ -76,8 +75,10 @@ def read_project(cwd: Path, paths: Paths) -> Project | None:
         return Project(file, b"", {}, False, error)
     if data is None:
         return None
-    trust = Trust(paths)
-    trusted = trust.trusts(file, data)
+    # Not at the top: most projects have no file.
+    from dragoman.config.trust import Trust
+
+    trusted = Trust(paths).trusts(file, data)
     try:
         table = parse(data, origin=str(file))
         refuse_secrets(table, origin=str(file))
@@ -98,6 +99,8 @@ def trust_project(cwd: Path, paths: Paths, *, shown: bytes | None = None) -> Pro
         raise project.problem
     if shown is not None and shown != project.data:
         raise UsageError(f"{project.file} has changed since it was shown; look at it again")
+    from dragoman.config.trust import Trust
+
     Trust(paths).trust(project.file, project.data, project.adapters)
     return project
 

@@ -45,7 +45,6 @@ from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.changed_files import without_own
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext, redacted_stderr
 from dragoman.runs.git import is_folder
-from dragoman.runs.open_by_name import ttl_of
 from dragoman.runs.run import Run, RunListener, RunRequest
 from dragoman.runs.run_result import RunResult
 from dragoman.store.ledger.records import RuntimeRole
@@ -290,7 +289,7 @@ class Attempt:
             meta=setting.lineage.meta(),
             trace=self._trace,
             warm=warm,
-            ttl=ttl_of(config),
+            ttl=config.chosen_ttl,
             max_idle=settings.max_idle_brokers,
             paths=setting.place.paths,
             options=ConnectOptions(

@@ -28,7 +28,6 @@ from dragoman.policy.approver import Approver
 from dragoman.runs.adapter_run import adapter_work
 from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.context import redacted_stderr
-from dragoman.runs.open_by_name import ttl_of
 from dragoman.runs.run import Run, RunListener, RunRequest
 from dragoman.runs.sessions import broker_of
 from dragoman.store.peer_recovery import note_success
@@ -197,7 +196,7 @@ def _request(
         stay=question.lasting,
         meta=below.meta(),
         warm=warm,
-        ttl=ttl_of(config),
+        ttl=config.chosen_ttl,
         max_idle=settings.max_idle_brokers,
         paths=place.paths,
         options=ConnectOptions(

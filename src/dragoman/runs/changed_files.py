@@ -22,9 +22,9 @@ from typing import Final
 from msgspec import Struct
 
 from dragoman.catalogue.enforcement import unapproved
-from dragoman.client.services.worker_thread import check, in_thread
 from dragoman.errors import SpawnError
 from dragoman.policy.approver import Approver
+from dragoman.rpc.tasks import check, in_thread
 
 MAX_ENTRIES: Final = 50_000
 """Files that are checked in one directory: under a second, and more than most projects have."""

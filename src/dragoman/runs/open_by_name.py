@@ -21,7 +21,7 @@ from dragoman.catalogue.open import is_unrestricted, open_peer
 from dragoman.client.conversation import Conversation, Opening, Peer
 from dragoman.client.folders import absolute
 from dragoman.client.options import ConnectOptions
-from dragoman.config import Config, find_paths, load_config
+from dragoman.config import find_paths, load_config
 from dragoman.events import fold
 from dragoman.events.model import Event
 from dragoman.events.view import View
@@ -68,7 +68,7 @@ async def open_named(
         from dragoman.broker.client.connect import open_warm
 
         opened = partial(
-            open_warm, paths=config.paths, ttl=ttl_of(config), max_idle=settings.max_idle_brokers
+            open_warm, paths=config.paths, ttl=config.chosen_ttl, max_idle=settings.max_idle_brokers
         )
     async with opened(way, options, workspace=workspace) as peer:
         peer.on_open = None if holding is None else holding.opened
@@ -94,8 +94,3 @@ class Holding:
             self._enforced.check_mode(opening.mode)
         enforced = replace(self._enforced, mode=opening.mode)
         await enforced.hold(conversation, self._views.setdefault(conversation.id, View()))
-
-
-def ttl_of(config: Config) -> float | None:
-    """How long an idle broker is to stay, if somebody has said so: one that is there is told."""
-    return None if config.origin("ttl") == "default" else config.settings.ttl

@@ -59,7 +59,7 @@ class Scout:
         await self._restore(session)
 
     async def _restore(self, session: Session) -> list[Any]:
-        from dragoman.client.services.worker_thread import in_thread
+        from dragoman.rpc.tasks import in_thread
 
         known = await in_thread("", lambda _: self.store.load(session.id))
         if known is None:
@@ -143,7 +143,7 @@ class Scout:
     async def _end(
         self, turn: Turn, asked: str, text: str, *, answered: bool, keep: bool = True
     ) -> str | None:
-        from dragoman.client.services.worker_thread import in_thread
+        from dragoman.rpc.tasks import in_thread
         from dragoman.scout.store import RememberedTurn, title_of
 
         state = turn.session.state

@@ -12,9 +12,9 @@ import threading
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dragoman.client.services.worker_thread import check
 from dragoman.client.services.workspace import Workspace
 from dragoman.errors import FileFailed, NotText
+from dragoman.rpc.tasks import check
 from dragoman.scout.hits import clean
 
 MAX_LINES: Final = 400

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from dragoman.client.services.worker_thread import check
+from dragoman.rpc.tasks import check
 from dragoman.scout import languages
 from dragoman.scout.gitignore import SKIPPED, IgnoreFile
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from dragoman.client.services.worker_thread import check, in_thread
 from dragoman.errors import SpawnError
+from dragoman.rpc.tasks import check, in_thread
 from dragoman.scout.file_walk import MAX_FILE_SIZE, Walk, read_text
 from dragoman.scout.gitignore import SKIPPED
 from dragoman.scout.hits import Hit, window

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from dragoman.agent import ToolCall, Turn
-from dragoman.client.services.worker_thread import in_thread
 from dragoman.dialects.acp import v1 as acp
+from dragoman.rpc.tasks import in_thread
 from dragoman.scout.file_reader import FileReader
 from dragoman.scout.hits import Hit, is_text_path
 from dragoman.scout.markdown import bullet, count

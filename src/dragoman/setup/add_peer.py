@@ -14,7 +14,8 @@ from typing import Any
 
 from dragoman.catalogue.agent_files import list_files, refuse_new_problems
 from dragoman.catalogue.card import Card, RungResult
-from dragoman.catalogue.launch import LaunchSpec, describe_command, with_env
+from dragoman.catalogue.command_unwrap import describe_command
+from dragoman.catalogue.launch import LaunchSpec, with_env
 from dragoman.catalogue.roles import is_generalist
 from dragoman.catalogue.validate import ADDRESSES, describe
 from dragoman.catalogue.versions import learn_version

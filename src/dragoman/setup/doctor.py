@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Final
 from dragoman.catalogue import Descriptor
 from dragoman.catalogue.agent_files import validate
 from dragoman.catalogue.card import CardStore, to_know
-from dragoman.catalogue.launch import LaunchSpec, current_platform, refuse_described, resolve
+from dragoman.catalogue.command_unwrap import refuse_described
+from dragoman.catalogue.launch import LaunchSpec, current_platform, resolve
 from dragoman.catalogue.node_runtime import check_runtime, node_version
 from dragoman.catalogue.versions import installed_version
-from dragoman.config import Trust
 from dragoman.config.secrets import report_redactor
+from dragoman.config.trust import Trust
 from dragoman.delegation.peer_status import credentials_set, overview
 from dragoman.errors import (
     ConfigInvalid,

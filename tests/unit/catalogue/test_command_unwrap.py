@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.catalogue.command_unwrap import program_name, readings, runs_anything
+from dragoman.catalogue.command_unwrap import readings, runs_anything
+from dragoman.catalogue.launch import program_name
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 
 from dragoman.catalogue import Credentials, Descriptor, Install, Launch
+from dragoman.catalogue.command_unwrap import describe_command, wrong_form
 from dragoman.catalogue.descriptor import WrongForm
 from dragoman.catalogue.launch import (
     LaunchSpec,
-    describe_command,
     resolve,
     surroundings_of,
     way_to,
     with_env,
-    wrong_form,
 )
 from dragoman.catalogue.load import Catalogue, KnownPeer, built_in
 from dragoman.config.schema import PeerSettings, Settings

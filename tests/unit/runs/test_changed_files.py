@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.client.services.worker_thread import Stopped
+from dragoman.rpc.tasks import Stopped
 from dragoman.runs import changed_files
 from dragoman.runs.changed_files import HASHED_FILE_SIZE, ChangeWatch, same, walk
 from dragoman.verify.environment import make_repository

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.client.services.worker_thread import Stopped
 from dragoman.errors import FileMissing, NotText, PathRefused, UsageError
+from dragoman.rpc.tasks import Stopped
 from dragoman.scout import file_reader
 from dragoman.scout.file_reader import FileReader
 

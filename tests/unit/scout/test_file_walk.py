@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.client.services.worker_thread import Stopped
+from dragoman.rpc.tasks import Stopped
 from dragoman.scout import file_walk
 from dragoman.scout.file_walk import Walk
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.client.services.worker_thread import Stopped
+from dragoman.rpc.tasks import Stopped
 from dragoman.scout import file_walk, search
 from dragoman.scout.hits import Hit
 from dragoman.scout.terms import text_pattern

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from dragoman.catalogue.card import MeasuredFacts
-from dragoman.catalogue.launch import LaunchSpec, describe_command
+from dragoman.catalogue.command_unwrap import describe_command
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.validate import describe
 from dragoman.setup.descriptor_draft import PeerDraft, adapter_text, descriptor_text, first_table
 from tests.unit.runs.contexts import card_of, place_in

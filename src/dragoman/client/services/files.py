@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from dragoman.client.services.path_walk import NO_FOLLOW, WalkedPath, failed
-from dragoman.client.services.worker_thread import check, in_thread
 from dragoman.client.services.workspace import Workspace, require_file
 from dragoman.errors import ArgumentInvalid, FileMissing, NotText, TooLarge
+from dragoman.rpc.tasks import check, in_thread
 
 MAX_FILE_SIZE: Final = 10 * 1024 * 1024
 """Bytes of text read or written at once: far above source code, far below what would hurt."""

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from dragoman.client.services.scrollback import Scrollback
-from dragoman.client.services.worker_thread import in_thread
 from dragoman.client.services.workspace import Workspace
 from dragoman.errors import (
     ArgumentInvalid,
@@ -29,7 +28,7 @@ from dragoman.errors import (
     TooManyTerminals,
     UsageError,
 )
-from dragoman.rpc.tasks import finish
+from dragoman.rpc.tasks import finish, in_thread
 from dragoman.transports.pipes import open_read_pipe
 from dragoman.transports.process import windows
 from dragoman.transports.process.child import ChildProcess, ShutdownTimes

@@ -20,11 +20,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from dragoman.client.services.worker_thread import in_thread
 from dragoman.errors import SpawnError, UsageError
 from dragoman.events.parts import FileChange
 from dragoman.events.words import FileOp
-from dragoman.rpc.tasks import finish
+from dragoman.rpc.tasks import finish, in_thread
 from dragoman.runs import changed_files, git
 from dragoman.runs.changed_files import FileStates
 from dragoman.runs.git import Repository, find_repository

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from dragoman.catalogue.launch import wrong_form
+from dragoman.catalogue.command_unwrap import wrong_form
 from dragoman.catalogue.node_runtime import check_runtime
 from dragoman.errors import NotInstalled, ProgramNotFound, SpawnError
 from dragoman.transports.process import windows as shims

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from dragoman.client.services import files as module
-from dragoman.client.services import worker_thread
 from dragoman.client.services.files import Files
 from dragoman.client.services.workspace import Workspace
 from dragoman.errors import (
@@ -25,6 +24,7 @@ from dragoman.errors import (
     ServiceError,
     TooLarge,
 )
+from dragoman.rpc import tasks
 from tests.aio import aio
 from tests.unit.client.services.hostile_tree import CANARY, build, quick_folder
 from tests.unit.client.services.test_workspace import HOSTILE, short
@@ -500,7 +500,7 @@ async def test_a_write_that_is_given_up_may_have_been_done_and_does_no_harm_late
     root: Path, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root / "f").write_text("old")
-    monkeypatch.setattr(worker_thread, "ANSWER_TIMEOUT", 0.01)
+    monkeypatch.setattr(tasks, "ANSWER_TIMEOUT", 0.01)
     for call, attempt, may_have_run in (
         ("read", lambda: files.read_text(root / "f"), False),
         ("fsync", lambda: files.write_text(root / "f", "new"), True),
