@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.broker.client import connect, find_or_start, liveness
+from dragoman.broker.client import connect, find_or_start, hello
 from dragoman.broker.client.brokers import list_brokers
 from dragoman.broker.methods import RESULT
 from dragoman.broker.records import BrokerRecord
@@ -41,7 +41,7 @@ def warm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
     for name in ("ANSWER_TIMEOUT", "WAIT_TIMEOUT"):
         monkeypatch.setattr(jobs, name, SHORT)
     for name in ("PROBE_INTERVAL", "PROBE_TIMEOUT"):
-        monkeypatch.setattr(liveness, name, SHORT)
+        monkeypatch.setattr(hello, name, SHORT)
     times = find_or_start.StartTimes(answer=SHORT)
     monkeypatch.setitem(find_or_start.ensure.__kwdefaults__, "times", times)  # type: ignore[arg-type]
     with warm_cli() as cli:

@@ -12,7 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from dragoman import errors
-from dragoman.errors import BrokerBusy, CallError, DragomanError
+from dragoman.client.results import stderr_of, with_stderr
+from dragoman.errors import BrokerBusy, CallError, DragomanError, RemoteError, UsageError
+from dragoman.wire import codes
 
 KEY: Final = "dragoman"
 """Where in the data of an error ours stands; other members are the peer's own."""
@@ -56,6 +58,22 @@ def revive(data: Any, message: str = "") -> DragomanError | None:
             if isinstance(name, str) and name.isidentifier() and not name.startswith("_"):
                 error.__dict__[name] = tuple(value) if isinstance(value, list) else value
     return error
+
+
+def refusal(error: DragomanError) -> RemoteError:
+    """What a caller gets for an error: the peer's own as it is, ours with its class beside it."""
+    if isinstance(error, RemoteError):
+        data = with_stderr(error.data, stderr_of(error))
+        return RemoteError(error.code, error.message, data)
+    if error.error_class == "broker_busy":
+        code = BUSY
+    elif error.error_class in ("unknown_session", "session_lost", "unknown_job"):
+        code = codes.NOT_FOUND
+    elif isinstance(error, UsageError):
+        code = codes.INVALID_PARAMS
+    else:
+        code = codes.INTERNAL_ERROR
+    return RemoteError(code, str(error), describe(error))
 
 
 def busy(limit: int) -> BrokerBusy:

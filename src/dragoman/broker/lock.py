@@ -12,7 +12,14 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
+
+import msgspec
+
+from dragoman.transports.process.identity import ProcessIdentity, own_identity
+
+if TYPE_CHECKING:
+    from dragoman.broker.endpoint import Endpoint
 
 MAX_TEXT_SIZE: Final = 4096
 """Bytes of a holder's text that are read."""
@@ -135,3 +142,22 @@ else:
         except BlockingIOError:
             return False
         return True
+
+
+# -- which process holds the name of a broker
+
+
+def holder_of(text: bytes) -> ProcessIdentity | None:
+    """The process that wrote its identity into a lock."""
+    try:
+        return msgspec.json.decode(text, type=ProcessIdentity)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def lock_for_life(endpoint: Endpoint) -> HeldLock | None:
+    """Take the name for this process and say so in the lock; None if somebody has it."""
+    lock = try_lock(endpoint.lock)
+    if lock is not None:
+        lock.write(msgspec.json.encode(own_identity()))
+    return lock

@@ -10,13 +10,10 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw, Struct, field
 
-from dragoman.broker import error_codec
-from dragoman.client.results import stderr_of, with_stderr
 from dragoman.dialects.acp.v1 import translate
-from dragoman.errors import ConfigInvalid, DragomanError, RemoteError, UsageError
+from dragoman.errors import ConfigInvalid, RemoteError
 from dragoman.policy.rules import Policy, PolicyName, PolicySettings
 from dragoman.rpc import boundary
-from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE
 
 T = TypeVar("T")
@@ -275,19 +272,3 @@ def text(raw: Raw | None) -> str | None:
     except UNDECODABLE:
         return None
     return value if isinstance(value, str) else None
-
-
-def refusal(error: DragomanError) -> RemoteError:
-    """What a caller gets for an error: the peer's own as it is, ours with its class beside it."""
-    if isinstance(error, RemoteError):
-        data = with_stderr(error.data, stderr_of(error))
-        return RemoteError(error.code, error.message, data)
-    if error.error_class == "broker_busy":
-        code = error_codec.BUSY
-    elif error.error_class in ("unknown_session", "session_lost", "unknown_job"):
-        code = codes.NOT_FOUND
-    elif isinstance(error, UsageError):
-        code = codes.INVALID_PARAMS
-    else:
-        code = codes.INTERNAL_ERROR
-    return RemoteError(code, str(error), error_codec.describe(error))

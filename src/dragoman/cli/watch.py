@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from dragoman.broker.client.liveness import require_answer
+from dragoman.broker.client.hello import require_answer
 from dragoman.broker.client.sessions import broker_with, silent_brokers
 from dragoman.cli.command_loop import CommandLoop
 from dragoman.cli.command_start import perform

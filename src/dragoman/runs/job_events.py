@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import msgspec
 from msgspec import Raw
 
-from dragoman.broker.client.hello import ANSWER_TIMEOUT, open_stream
-from dragoman.broker.client.liveness import require_answer, watch
+from dragoman.broker.client.hello import ANSWER_TIMEOUT, open_stream, require_answer, watch
 from dragoman.broker.methods import ATTACH, RESULT
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions

@@ -113,7 +113,7 @@ async def find_job(
 
 
 def _hung(job: JobRecord) -> BrokerError:
-    from dragoman.broker.client.liveness import unanswered
+    from dragoman.broker.client.hello import unanswered
 
     return BrokerError(
         f"the job {job.id} has not ended, and {unanswered(str(job.endpoint), ANSWER_TIMEOUT)}; "

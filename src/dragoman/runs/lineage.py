@@ -17,7 +17,6 @@ from typing import Any, Final
 from msgspec import Struct
 
 from dragoman.errors import ConfigInvalid
-from dragoman.transports.process.identity import PROC
 
 DEPTH: Final = "DRAGOMAN_DEPTH"
 LINEAGE: Final = "DRAGOMAN_LINEAGE"
@@ -31,6 +30,8 @@ MAX_COUNTED: Final = 1000
 
 MAX_ANCESTORS: Final = 64
 """Processes that are asked: more than shells and agents ever put between two delegations."""
+
+PROC: Final = Path("/proc")
 
 _JOB: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 

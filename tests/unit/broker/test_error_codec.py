@@ -5,18 +5,21 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dragoman.broker.error_codec import MAX_TEXT_SIZE, busy, describe, revive
+from dragoman.broker.error_codec import MAX_TEXT_SIZE, busy, describe, refusal, revive
 from dragoman.errors import (
     AuthRequired,
     BrokerBusy,
     BudgetExceeded,
     CallError,
+    ConnectionClosed,
     DragomanError,
     HandshakeFailed,
     NotInstalled,
     ProcessExited,
     ProgramNotFound,
     RemoteError,
+    UnknownJob,
+    UsageError,
 )
 
 ERRORS: list[DragomanError] = [
@@ -76,3 +79,19 @@ def test_what_json_has_not_is_left_out_and_long_texts_keep_their_end() -> None:
     assert "odd" not in details
     assert len(details["stderr_tail"]) == MAX_TEXT_SIZE
     assert details["stderr_tail"].endswith("the end")
+
+
+def test_errors_travel_with_their_class_and_those_of_the_peer_as_they_are() -> None:
+    found = {
+        type(error).__name__: refusal(error)
+        for error in (BrokerBusy("b"), UnknownJob("j"), UsageError("u"), ConnectionClosed())
+    }
+    assert {name: each.code for name, each in found.items()} == {
+        "BrokerBusy": -32050,
+        "UnknownJob": -32002,
+        "UsageError": -32602,
+        "ConnectionClosed": -32603,
+    }
+    assert found["BrokerBusy"].data["dragoman"]["errorClass"] == "broker_busy"
+    theirs = refusal(RemoteError(-1, "no", {"x": 1}))
+    assert (theirs.code, theirs.message, theirs.data) == (-1, "no", {"x": 1})

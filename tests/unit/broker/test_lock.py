@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from dragoman.broker import lock as broker_lock
-from dragoman.broker.lock import is_held, read_text, try_lock
+from dragoman.broker.endpoint import endpoint_of
+from dragoman.broker.lock import holder_of, is_held, lock_for_life, read_text, try_lock
+from dragoman.broker.spec import Folders
+from dragoman.transports.process.identity import own_identity
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="flock")
 
@@ -134,3 +137,20 @@ def test_on_windows_a_byte_far_behind_the_text_is_locked(
     finally:
         monkeypatch.undo()
         importlib.reload(broker_lock)
+
+
+def test_the_lock_of_a_broker_says_who_holds_it(tmp_path: Path) -> None:
+    folders = Folders(state=f"{tmp_path}/s", runtime=f"{tmp_path}/r", data=f"{tmp_path}/d")
+    place = endpoint_of("tool-1", folders)
+    place.make_safe()
+    lock = lock_for_life(place)
+    assert lock is not None
+    assert lock_for_life(place) is None
+    assert holder_of(read_text(place.lock)) == own_identity()
+    assert own_identity().pid == os.getpid()
+    lock.release()
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"\xff", b'{"pid": "x"}', b"[" * 9000])
+def test_a_lock_that_says_nothing_names_nobody(text: bytes) -> None:
+    assert holder_of(text) is None

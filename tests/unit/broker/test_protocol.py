@@ -11,11 +11,7 @@ from msgspec import Raw
 from dragoman.broker import protocol
 from dragoman.broker.protocol import Attach, PromptMeta, SessionMeta, Submit
 from dragoman.errors import (
-    BrokerBusy,
-    ConnectionClosed,
     RemoteError,
-    UnknownJob,
-    UsageError,
 )
 from dragoman.policy import Policy, Rule
 
@@ -88,22 +84,6 @@ def test_what_a_broker_has_added_is_read_from_the_line_of_the_result() -> None:
         b'{"dragoman"',
     ):
         assert protocol.added_in(other) == protocol.Added()
-
-
-def test_errors_travel_with_their_class_and_those_of_the_peer_as_they_are() -> None:
-    found = {
-        type(error).__name__: protocol.refusal(error)
-        for error in (BrokerBusy("b"), UnknownJob("j"), UsageError("u"), ConnectionClosed())
-    }
-    assert {name: each.code for name, each in found.items()} == {
-        "BrokerBusy": -32050,
-        "UnknownJob": -32002,
-        "UsageError": -32602,
-        "ConnectionClosed": -32603,
-    }
-    assert found["BrokerBusy"].data["dragoman"]["errorClass"] == "broker_busy"
-    theirs = protocol.refusal(RemoteError(-1, "no", {"x": 1}))
-    assert (theirs.code, theirs.message, theirs.data) == (-1, "no", {"x": 1})
 
 
 def test_a_text_is_a_text_or_nothing() -> None:

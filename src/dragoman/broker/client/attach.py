@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import msgspec
 
-from dragoman.broker.client import liveness
+from dragoman.broker.client import hello
 from dragoman.broker.client.connect import complete, spec_of
 from dragoman.broker.client.find_or_start import ensure
 from dragoman.broker.client.hello import open_stream
@@ -59,7 +59,7 @@ async def attach(
 
     async def close_if_hung() -> None:
         nonlocal hung
-        await liveness.wait_hung(endpoint.address)
+        await hello.wait_hung(endpoint.address)
         hung = True
         await stream.aclose()
 
@@ -70,7 +70,7 @@ async def attach(
     finally:
         await tasks.aclose()
     if hung:
-        raise BrokerError(liveness.unanswered(endpoint.name, liveness.PROBE_TIMEOUT))
+        raise BrokerError(hello.unanswered(endpoint.name, hello.PROBE_TIMEOUT))
 
 
 async def join(near: Stream, far: Stream) -> None:

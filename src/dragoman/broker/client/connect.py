@@ -18,10 +18,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, structs
 
-from dragoman.broker.client import liveness
 from dragoman.broker.client.find_or_start import FoundBroker, ensure
-from dragoman.broker.client.hello import BrokerHello
-from dragoman.broker.error_codec import revive
+from dragoman.broker.client.hello import BrokerHello, watch
 from dragoman.broker.methods import STDERR, TERMS
 from dragoman.broker.spec import (
     DEFAULT_MAX_IDLE,
@@ -96,7 +94,7 @@ class WarmClient(AcpClient):
 
     async def start(self) -> None:
         # Before the handshake: a broker may be stopped right behind its greeting.
-        liveness.watch(self.connection, self._address, self.endpoint)
+        watch(self.connection, self._address, self.endpoint)
         await super().start()
         # Before any prompt: the broker would write in our place, as it does for those who can.
         terms: dict[str, Any] = {} if self.options.write_files else dict(READ_ONLY)
@@ -124,6 +122,9 @@ class WarmClient(AcpClient):
     def explain(self, error: DragomanError) -> DragomanError:
         """The error to give to the caller: what happened in the broker is raised as if here."""
         if isinstance(error, RemoteError):
+            # Not at the top: most calls do not fail.
+            from dragoman.broker.error_codec import revive
+
             revived = revive(error.data, error.message)
             if revived is not None:
                 revived.__cause__ = error

@@ -1,20 +1,15 @@
-"""Find the running broker of a spec, or start one; replace a broker that is outdated or hung.
+"""Find the running broker of a spec, or have one started; replace a broker that is outdated.
 
-Callers that arrive at the same time start one broker between them (the `.starting` lock). A broker
-is alive if its lock is held and it answers hello; a process is killed only if its identity is
-proved. `broker.client.launch` starts the program.
+`broker.client.launch` starts one where none answers. It is loaded only then.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
-
-import msgspec
 
 from dragoman.broker.client import hello
 from dragoman.broker.client.hello import (
@@ -25,7 +20,6 @@ from dragoman.broker.client.hello import (
     say_hello,
 )
 from dragoman.broker.endpoint import Endpoint, endpoint_of
-from dragoman.broker.lock import HeldLock, is_held, read_text, try_lock
 from dragoman.broker.methods import STOP
 from dragoman.broker.spec import PROTOCOL, BrokerSpec, endpoint_name
 from dragoman.errors import (
@@ -36,15 +30,8 @@ from dragoman.errors import (
     ConnectionLost,
 )
 from dragoman.rpc import Connection, ConnectionSettings
-from dragoman.transports.process.identity import ProcessIdentity, ProcessState, kill, state_of
 
 Prepare: TypeAlias = Callable[[BrokerSpec], Awaitable[BrokerSpec]]
-
-LOOK_INTERVAL: Final = 0.02
-"""Seconds between two looks at what another process does: it starts, drains or dies."""
-
-MAX_STARTS: Final = 3
-"""Starts for one caller: a broker that dies at once this often will not get better."""
 
 log = logging.getLogger(__name__)
 
@@ -97,10 +84,16 @@ async def ensure(
     """
     endpoint = endpoint_of(endpoint_name(spec), spec.paths)
     endpoint.make_safe()
-    search = _Search(spec, endpoint, times, ttl, settings)
+    search = BrokerSearch(spec, endpoint, times, ttl, settings)
     try:
         async with asyncio.timeout(times.total):
-            return await _ensure(search, prepare, program)
+            found = await search.call(started=False)
+            if found is None:
+                # Not at the top: most calls find a broker that is there.
+                from dragoman.broker.client import launch
+
+                found = await launch.start_until_found(search, prepare, program or launch.PROGRAM)
+            return found
     except TimeoutError:
         raise BrokerUnavailable(
             f"no broker for {spec.peer} could be had within {times.total:g} s; its log: "
@@ -112,46 +105,7 @@ async def ensure(
         ) from error
 
 
-async def _ensure(
-    search: _Search,
-    prepare: Prepare | None,
-    program: Sequence[str] | None,
-) -> FoundBroker:
-    endpoint = search.endpoint
-    starts = 0
-    while True:
-        found = await search.call(started=starts > 0)
-        if found is not None:
-            return found
-        mine = try_lock(endpoint.starting)
-        if mine is None:
-            # Another caller starts it; it will be there in a moment.
-            await asyncio.sleep(LOOK_INTERVAL)
-            continue
-        with mine:
-            if await search.clear():
-                continue
-            # Not at the top: most calls find a broker that is there.
-            from dragoman.broker.client import launch
-
-            spec = search.spec if prepare is None else await prepare(search.spec)
-            await launch.start(
-                spec, endpoint, timeout=search.times.start, program=program or launch.PROGRAM
-            )
-            starts += 1
-            # While the lock is held, nobody else starts another one.
-            found = await search.call(started=True)
-            if found is not None:
-                return found
-            if starts >= MAX_STARTS:
-                raise BrokerUnavailable(
-                    f"the broker {endpoint.name} ended {starts} times as soon as it was there; "
-                    f"its log: {endpoint.log}",
-                    log_tail=launch.log_tail(endpoint.log),
-                )
-
-
-class _Search:
+class BrokerSearch:
     """One caller's search for a usable broker."""
 
     def __init__(
@@ -167,7 +121,7 @@ class _Search:
         self._ttl = ttl
         self.endpoint = endpoint
         self.times = times
-        self._hung: bytes | None = None
+        self.hung: bytes | None = None
         """What stood in the lock of a broker that did not answer."""
 
     async def call(self, *, started: bool) -> FoundBroker | None:
@@ -193,7 +147,9 @@ class _Search:
                 connection=connection, greeting=greeting, endpoint=self.endpoint, started=started
             )
         except CallTimeout:
-            self._hung = read_text(self.endpoint.lock)
+            from dragoman.broker.lock import read_text
+
+            self.hung = read_text(self.endpoint.lock)
             return None
         except ConnectionLost:
             # It ends at this very moment.
@@ -216,51 +172,6 @@ class _Search:
         await ask(connection, STOP, {"drain": True, "ifIdle": False}, timeout=self.times.answer)
         return False
 
-    async def clear(self) -> bool:
-        """Make sure that the name is free, while nobody else may start a broker.
-
-        True if somebody answers after all. A holder that neither answers nor goes is killed.
-        """
-        lock = self.endpoint.lock
-        if self._hung is not None and self._hung == read_text(lock) and is_held(lock):
-            await self._remove_holder(self._hung)
-            return False
-        loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + self.times.name
-        while is_held(lock):
-            found = await self.call(started=False)
-            if found is not None:
-                await found.connection.aclose()
-                return True
-            if self._hung is not None or loop.time() >= give_up_at:
-                await self._remove_holder(read_text(lock))
-                return False
-            await asyncio.sleep(LOOK_INTERVAL)
-        return False
-
-    async def _remove_holder(self, text: bytes) -> None:
-        """Kill a broker that holds its name and does not answer, if it is proved to be one."""
-        holder = holder_of(text)
-        lock = self.endpoint.lock
-        if holder is None or state_of(holder) is not ProcessState.ALIVE:
-            if not is_held(lock):
-                return
-            raise BrokerUnavailable(
-                f"somebody holds {lock} and does not answer, and it is not known which process "
-                "that is; remove the file if you know that no broker runs"
-            )
-        log.warning("the broker %s does not answer; process %d is killed", lock.stem, holder.pid)
-        kill(holder, signal.SIGKILL)
-        loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + self.times.death
-        while is_held(lock):
-            if loop.time() >= give_up_at:
-                raise BrokerUnavailable(
-                    f"the broker {lock.stem} (process {holder.pid}) hangs and cannot be killed"
-                )
-            await asyncio.sleep(LOOK_INTERVAL)
-        self._hung = None
-
 
 def outdated(greeting: BrokerHello, spec: BrokerSpec) -> str | None:
     """Why a broker is to be replaced by one of ours; None if it is not.
@@ -280,24 +191,6 @@ def outdated(greeting: BrokerHello, spec: BrokerSpec) -> str | None:
     return None
 
 
-def holder_of(text: bytes) -> ProcessIdentity | None:
-    """The process that wrote its identity into a lock."""
-    try:
-        return msgspec.json.decode(text, type=ProcessIdentity)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-def lock_for_life(endpoint: Endpoint) -> HeldLock | None:
-    """Take the name for this process and say so in the lock; None if somebody has it."""
-    from dragoman.transports.process.identity import own_identity
-
-    lock = try_lock(endpoint.lock)
-    if lock is not None:
-        lock.write(msgspec.json.encode(own_identity()))
-    return lock
-
-
 def _version(text: str) -> tuple[tuple[int, str], ...]:
     """A version for comparison: numbers as numbers, and before any words at the same place."""
     parts: list[tuple[int, str]] = []
@@ -309,4 +202,4 @@ def _version(text: str) -> tuple[tuple[int, str], ...]:
     return tuple(parts)
 
 
-__all__ = ["FoundBroker", "StartTimes", "ensure", "holder_of", "lock_for_life", "outdated"]
+__all__ = ["BrokerSearch", "FoundBroker", "StartTimes", "ensure", "outdated"]

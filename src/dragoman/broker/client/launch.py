@@ -1,34 +1,49 @@
-"""Start a broker as a detached process and wait until it listens, with a timeout.
+"""Start a broker as a detached process and wait until it listens; replace one that is hung.
 
 Sends the spec on a pipe, reads one line back (ready, name taken, or failed and why) and directs
-stderr to the broker's log. No secret is on the command line or in the environment.
-`broker.client.find_or_start` decides when to start one.
+stderr to the broker's log. No secret is on the command line or in the environment. Callers that
+arrive at the same time start one broker between them (the `.starting` lock). A broker is alive if
+its lock is held and it answers hello; a process is killed only if its identity is proved.
+`broker.client.find_or_start` looks for a broker that is there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from dragoman import version
 from dragoman.broker.endpoint import Endpoint, make_private
 from dragoman.broker.error_codec import revive
+from dragoman.broker.lock import holder_of, is_held, read_text, try_lock
 from dragoman.broker.spec import BrokerSpec
 from dragoman.errors import BrokerUnavailable, ConnectionLost, SpawnError, UsageError
 from dragoman.transports.pipes import open_read_pipe, open_write_pipe
+from dragoman.transports.process.identity import ProcessState, kill, state_of
 from dragoman.transports.process.stream import end_detached, reap_detached, start_detached
+
+if TYPE_CHECKING:
+    from dragoman.broker.client.find_or_start import BrokerSearch, FoundBroker, Prepare
 
 PROGRAM: Final = (sys.executable, "-P", "-m", "dragoman.broker")
 """Without the working folder on the path of imports: a checkout must not bring its own dragoman."""
 
 ROOT: Final = os.path.abspath(os.sep)
+
+LOOK_INTERVAL: Final = 0.02
+"""Seconds between two looks at what another process does: it starts, drains or dies."""
+
+MAX_STARTS: Final = 3
+"""Starts for one caller: a broker that dies at once this often will not get better."""
 
 REAP_TIMEOUT: Final = 1.0
 """Seconds to wait for the end of the first process, which is over when the second speaks."""
@@ -43,6 +58,87 @@ TAIL_SIZE: Final = 4 * 1024
 
 MAX_WORD_SIZE: Final = 256 * 1024
 """Bytes of the line by which a new broker says how it went."""
+
+log = logging.getLogger(__name__)
+
+
+async def start_until_found(
+    search: BrokerSearch, prepare: Prepare | None, program: Sequence[str]
+) -> FoundBroker:
+    """Start the broker that nobody answered for, and connect to it."""
+    endpoint = search.endpoint
+    starts = 0
+    while True:
+        mine = try_lock(endpoint.starting)
+        if mine is None:
+            # Another caller starts it; it will be there in a moment.
+            await asyncio.sleep(LOOK_INTERVAL)
+        else:
+            with mine:
+                if not await _clear(search):
+                    spec = search.spec if prepare is None else await prepare(search.spec)
+                    await start(spec, endpoint, timeout=search.times.start, program=program)
+                    starts += 1
+                    # While the lock is held, nobody else starts another one.
+                    found = await search.call(started=True)
+                    if found is not None:
+                        return found
+                    if starts >= MAX_STARTS:
+                        raise BrokerUnavailable(
+                            f"the broker {endpoint.name} ended {starts} times as soon as it was "
+                            f"there; its log: {endpoint.log}",
+                            log_tail=log_tail(endpoint.log),
+                        )
+        found = await search.call(started=starts > 0)
+        if found is not None:
+            return found
+
+
+async def _clear(search: BrokerSearch) -> bool:
+    """Make sure that the name is free, while nobody else may start a broker.
+
+    True if somebody answers after all. A holder that neither answers nor goes is killed.
+    """
+    lock = search.endpoint.lock
+    if search.hung is not None and search.hung == read_text(lock) and is_held(lock):
+        await _remove_holder(search, search.hung)
+        return False
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + search.times.name
+    while is_held(lock):
+        found = await search.call(started=False)
+        if found is not None:
+            await found.connection.aclose()
+            return True
+        if search.hung is not None or loop.time() >= give_up_at:
+            await _remove_holder(search, read_text(lock))
+            return False
+        await asyncio.sleep(LOOK_INTERVAL)
+    return False
+
+
+async def _remove_holder(search: BrokerSearch, text: bytes) -> None:
+    """Kill a broker that holds its name and does not answer, if it is proved to be one."""
+    holder = holder_of(text)
+    lock = search.endpoint.lock
+    if holder is None or state_of(holder) is not ProcessState.ALIVE:
+        if not is_held(lock):
+            return
+        raise BrokerUnavailable(
+            f"somebody holds {lock} and does not answer, and it is not known which process "
+            "that is; remove the file if you know that no broker runs"
+        )
+    log.warning("the broker %s does not answer; process %d is killed", lock.stem, holder.pid)
+    kill(holder, signal.SIGKILL)
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + search.times.death
+    while is_held(lock):
+        if loop.time() >= give_up_at:
+            raise BrokerUnavailable(
+                f"the broker {lock.stem} (process {holder.pid}) hangs and cannot be killed"
+            )
+        await asyncio.sleep(LOOK_INTERVAL)
+    search.hung = None
 
 
 async def start(
@@ -197,4 +293,4 @@ def _own_python() -> dict[str, str]:
     return {} if installed else {"PYTHONPATH": str(home)}
 
 
-__all__ = ["PROGRAM", "log_tail", "open_log", "start"]
+__all__ = ["PROGRAM", "log_tail", "open_log", "start", "start_until_found"]

@@ -127,7 +127,7 @@ class Caller:
         except RemoteError:
             raise
         except DragomanError as error:
-            raise protocol.refusal(error) from error
+            raise error_codec.refusal(error) from error
 
     def notification(self, notification: Notification) -> None:
         if notification.method == acp.SESSION_CANCEL.name:
@@ -318,7 +318,7 @@ class Caller:
             answered()
             self._forwarded.pop(request.id, None)
             if error is not None:
-                refused = protocol.refusal(far.explain(error))
+                refused = error_codec.refusal(far.explain(error))
                 self.connection.refuse(request, refused.code, refused.message, refused.data)
             elif result is not None:
                 if session is not None:
@@ -376,7 +376,7 @@ class Caller:
         except RemoteError:
             raise
         except DragomanError as error:
-            raise protocol.refusal(error) from error
+            raise error_codec.refusal(error) from error
 
 
 def _cancel_notice(id: Id) -> tuple[str, Any]:

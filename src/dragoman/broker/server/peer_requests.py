@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.broker.protocol import refusal
+from dragoman.broker.error_codec import refusal
 from dragoman.broker.server.event_reader import renamed
 from dragoman.client import file_guard
 from dragoman.client.acp.calls import completed

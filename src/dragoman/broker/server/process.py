@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from dragoman.broker.client import reap
-from dragoman.broker.client.find_or_start import lock_for_life
 from dragoman.broker.endpoint import Endpoint, endpoint_of
 from dragoman.broker.error_codec import describe
-from dragoman.broker.lock import HeldLock
+from dragoman.broker.lock import HeldLock, lock_for_life
 from dragoman.broker.records import BrokerRecord, RecordFile
 from dragoman.broker.server import idle
 from dragoman.broker.spec import BrokerSpec, decode, endpoint_name

@@ -265,7 +265,7 @@ class Turns:
 
         def answer() -> None:
             if error is not None:
-                refused = protocol.refusal(error)
+                refused = error_codec.refusal(error)
                 connection.refuse(request, refused.code, refused.message, refused.data)
                 return
             assert result is not None

@@ -14,9 +14,13 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from dragoman.transports.process.programs import absolute_entries
-from dragoman.transports.process.warden import MARK_NAME
+
+MARK_NAME: Final = "DRAGOMAN_MARK"
+"""The variable of the mark. `warden` has the name too: it must not import dragoman, and a program
+that only builds an environment does not load it."""
 
 POSIX_NAMES = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLORTERM",

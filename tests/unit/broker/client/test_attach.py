@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.broker.client import attach, liveness
+from dragoman.broker.client import attach, hello
 from dragoman.broker.client.attach import join
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.options import ConnectOptions
@@ -121,7 +121,7 @@ async def test_a_broker_that_hangs_is_an_error_that_names_it(
     monkeypatch.setattr(attach, "ensure", ensure)
     monkeypatch.setattr(attach, "open_stdio", open_stdio)
     monkeypatch.setattr(attach, "join", join)
-    monkeypatch.setattr(liveness, "is_hung", is_hung)
+    monkeypatch.setattr(hello, "is_hung", is_hung)
     with pytest.raises(BrokerError, match="the broker scout-1 does not answer"):
         await attach.attach(SCOUT, ConnectOptions(), workspace=tmp_path, policy="deny-all")
 

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from dragoman.broker.client import find_or_start, launch
+from dragoman.broker.client import launch
 from dragoman.broker.client.find_or_start import (
-    MAX_STARTS,
     StartTimes,
     ensure,
-    holder_of,
-    lock_for_life,
     outdated,
 )
 from dragoman.broker.client.hello import BrokerHello
+from dragoman.broker.client.launch import MAX_STARTS
 from dragoman.broker.endpoint import Endpoint, endpoint_of
-from dragoman.broker.lock import is_held, read_text
+from dragoman.broker.lock import is_held
 from dragoman.broker.spec import BrokerSpec, FileIdentity, Folders, endpoint_name
 from dragoman.errors import BrokerUnavailable, NotInstalled
 from dragoman.rpc import Connection, End, Router
 from dragoman.transports.base import Stream
 from dragoman.transports.listener import Listener
-from dragoman.transports.process.identity import own_identity
 from dragoman.transports.sockets import listen_unix
 from tests.aio import aio
 
@@ -168,7 +164,7 @@ async def test_a_disk_that_takes_no_lock_is_told(
     def full(path: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(find_or_start, "try_lock", full)
+    monkeypatch.setattr(launch, "try_lock", full)
     with pytest.raises(BrokerUnavailable, match="No space left"):
         await ensure(spec, times=QUICK)
 
@@ -224,18 +220,3 @@ def test_a_newer_broker_of_another_protocol_is_of_no_use(spec: BrokerSpec) -> No
     with pytest.raises(BrokerUnavailable, match="does not understand"):
         outdated(greeting(version="2.0", protocol=2), spec)
     assert outdated(greeting(version="0.1", protocol=0), spec) is not None
-
-
-def test_the_lock_says_who_holds_it(spec: BrokerSpec) -> None:
-    place = place_of(spec)
-    lock = lock_for_life(place)
-    assert lock is not None
-    assert lock_for_life(place) is None
-    assert holder_of(read_text(place.lock)) == own_identity()
-    assert own_identity().pid == os.getpid()
-    lock.release()
-
-
-@pytest.mark.parametrize("text", [b"", b"{}", b"\xff", b'{"pid": "x"}', b"[" * 9000])
-def test_a_lock_that_says_nothing_names_nobody(text: bytes) -> None:
-    assert holder_of(text) is None

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dragoman.transports.process import environment
+from dragoman.transports.process import environment, warden
 from dragoman.transports.process.environment import build_environment, new_mark, owner
 
 BASE = {
@@ -155,3 +155,7 @@ def test_a_fork_is_another_owner() -> None:
     assert theirs != mine
     assert mark == f"{theirs}.1"
     assert owner() == mine
+
+
+def test_the_mark_has_the_name_that_the_warden_looks_for() -> None:
+    assert environment.MARK_NAME == warden.MARK_NAME
