@@ -23,11 +23,12 @@ from dragoman.errors import ConnectionLost
 from dragoman.transports import duplex, websocket_stream
 from dragoman.transports.base import Receiver, Stream
 from dragoman.transports.duplex import DuplexStream
+from dragoman.transports.listener import listen_unix
 from dragoman.transports.memory import MemoryStream, memory_pair
 from dragoman.transports.process import stream as process_stream
 from dragoman.transports.process.child import ShutdownTimes
 from dragoman.transports.process.stream import ProcessStream, spawn
-from dragoman.transports.sockets import connect_unix, listen_unix
+from dragoman.transports.sockets import connect_unix
 from dragoman.transports.stdio import open_stdio
 from dragoman.transports.websocket import connect_websocket, listen_websocket
 from dragoman.transports.websocket_stream import WebSocketStream

@@ -26,10 +26,10 @@ from dragoman.config.safe_files import write_whole
 from dragoman.errors import BrokerUnavailable
 from dragoman.rpc import Connection, End, Router
 from dragoman.transports.base import Stream
+from dragoman.transports.listener import listen_unix
 from dragoman.transports.process.identity import ProcessIdentity, ProcessState, identify, state_of
 from dragoman.transports.process.stream import reap_detached, spawn
 from dragoman.transports.process.warden import parent_of
-from dragoman.transports.sockets import listen_unix
 from tests.aio import aio
 from tests.integration.broker_places import (
     PROGRAM,

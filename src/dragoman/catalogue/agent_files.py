@@ -18,7 +18,7 @@ from dragoman.catalogue import Catalogue, front_matter
 from dragoman.config.file_transaction import Change, FileTransaction
 from dragoman.config.safe_files import read_file
 from dragoman.errors import ConfigInvalid, DelegationInvalid, FrontMatterInvalid, UsageError
-from dragoman.errors.base import shown
+from dragoman.errors.usage import shown
 
 FIELD: Final = "delegate_to"
 OPT_OUT: Final = "none"

@@ -1,6 +1,6 @@
 """Run one command line: the only place where an error becomes a message and an exit code.
 
-`cli.fast_parser` handles plain `dragoman run` lines without typer, `cli.app` everything else. The
+`cli.prompt_options` parses plain `dragoman run` lines without typer, `cli.app` everything else. The
 texts of the messages are in `cli.error_messages`.
 """
 
@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final, NoReturn
 
 from dragoman.errors import DragomanError, UsageError
-from dragoman.errors.base import shown
+from dragoman.errors.usage import shown
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 """What the system says of a file that takes nothing more."""
@@ -65,9 +65,9 @@ def run(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _call(argv: Sequence[str] | None) -> NoReturn:
-    from dragoman.cli import fast_parser
+    from dragoman.cli.prompt_options import parse_run
 
-    given = fast_parser.read(sys.argv[1:] if argv is None else argv)
+    given = parse_run(sys.argv[1:] if argv is None else argv)
     if given is None:
         from dragoman.cli.app import call
 

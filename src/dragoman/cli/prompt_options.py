@@ -1,16 +1,16 @@
 """The option table of `run`, `chat`, `delegate` and `explain`; shell completion; value checks.
 
-Both parsers are made from `COMMANDS`: typer's by `command_module.with_options`, the one for plain
-`run` lines by `cli.fast_parser`. So this module must import neither typer nor msgspec. What an
-option does is in `run_plan`, `cli.prompt` and `cli.permission_flags`. Options of the other commands
-are in `cli.shared_options`.
+Both parsers are made from `COMMANDS`: typer's by `command_module.with_options`, and `parse_run` for
+plain `run` lines, because importing typer takes an eighth of a warm run. So this module must import
+neither typer nor msgspec. What an option does is in `run_plan`, `cli.prompt` and
+`cli.permission_flags`. Options of the other commands are in `cli.shared_options`.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -408,3 +408,71 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
     ),
 }
 """The arguments and options of each command, in the order of its help."""
+
+
+# -- plain `run` lines, without typer
+
+COMPLETING: Final = "_DRAGOMAN_COMPLETE"
+"""Set by a shell that wants to know which words are possible."""
+
+_RUN_ARGUMENTS: Final = tuple(option for option in COMMANDS["run"] if option.argument)
+
+_RUN_OPTIONS: Final[Mapping[str, CommandOption]] = {
+    word: option for option in COMMANDS["run"] if not option.argument for word in option.words
+}
+
+
+def parse_run(words: Sequence[str]) -> dict[str, Any] | None:
+    """What `run_prompt.run` is called with, from the words of a command line. None if typer has to
+    look at them: help, mistakes and unusual spellings are left to it."""
+    # On Windows typer takes file names with * in them apart, which no shell has done there.
+    if not words or words[0] != "run" or os.name == "nt" or COMPLETING in os.environ:
+        return None
+    words = words[1:]
+    given: dict[str, Any] = {option.name: option.initial for option in COMMANDS["run"]}
+    given["command"] = None
+    if "--" in words:
+        at = words.index("--")
+        given["command"] = tuple(words[at + 1 :])
+        words = words[:at]
+    arguments = iter(_RUN_ARGUMENTS)
+    rest = iter(words)
+    try:
+        for word in rest:
+            if _is_option(word):
+                option, value = _with_value(word, rest)
+            else:
+                option, value = next(arguments, _RUN_ARGUMENTS[-1]), word
+            _put(given, option, value)
+    except (LookupError, StopIteration, ValueError):
+        return None
+    return given
+
+
+def _with_value(word: str, rest: Iterator[str]) -> tuple[CommandOption, str]:
+    """An option and its value, which may be the next word. Raises an exception if there is no such
+    option or no value."""
+    if word not in _RUN_OPTIONS:
+        word, equals, value = word.partition("=")
+        if not equals or not word.startswith("--") or _RUN_OPTIONS[word].kind is bool:
+            raise LookupError(word)
+        return _RUN_OPTIONS[word], value
+    option = _RUN_OPTIONS[word]
+    value = "" if option.kind is bool else next(rest)
+    if _is_option(value):
+        raise ValueError(value)
+    return option, value
+
+
+def _put(given: dict[str, Any], option: CommandOption, word: str) -> None:
+    """Store the value of an option. Raises `ValueError` if the word does not make one."""
+    value = True if option.kind is bool else option.value(word)
+    if option.repeat:
+        given[option.name].append(value)
+    else:
+        given[option.name] = value
+
+
+def _is_option(word: str) -> bool:
+    """Whether it looks like one; a dash alone is stdin."""
+    return word.startswith("-") and word != "-"

@@ -16,7 +16,7 @@ from typing import BinaryIO, Final
 
 from dragoman.cli.output.terminal import is_terminal
 from dragoman.errors import InputTimeout, UsageError
-from dragoman.errors.base import shown
+from dragoman.errors.usage import shown
 
 MAX_PROMPT_SIZE: Final = 10 * 1024 * 1024
 """Bytes of a prompt. No model takes more, and the line that carries it may have 16 MiB."""

@@ -1,6 +1,6 @@
 """`dragoman run`: the help of the command that sends one prompt.
 
-Its options are in `cli.prompt_options`. `cli.fast_parser` parses plain command lines without typer.
+Its options are in `cli.prompt_options`, which also parses plain command lines without typer.
 `cli.run_prompt` executes the command.
 """
 

@@ -18,7 +18,7 @@ from dragoman.cli.output.terminal import is_interactive
 from dragoman.cli.permission_flags import ApprovalMode, policy_of, whole_policy
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConfigInvalid, UnknownPeer, UsageError
-from dragoman.errors.base import shown
+from dragoman.errors.usage import shown
 
 if TYPE_CHECKING:
     from dragoman.catalogue import Catalogue

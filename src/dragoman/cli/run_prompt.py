@@ -1,6 +1,6 @@
 """Execute `dragoman run`: read the prompt, run one turn, return the exit code.
 
-Must not import typer: `cli.fast_parser` calls it without. The plan is built by `run_plan`, the
+Must not import typer: `cli.entry` calls it without. The plan is built by `run_plan`, the
 turn is run by `cli.prompt_session` and rendered by `cli.output`.
 """
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Union, get_args, get_origin
 import typer
 
 from dragoman.cli.prompt_options import Duration, checked
-from dragoman.errors.base import shown
+from dragoman.errors.usage import shown
 
 SIMPLE: Final = (str, int, float, bool, Path, Duration)
 

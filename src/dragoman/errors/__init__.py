@@ -75,11 +75,6 @@ same thing may be tried again (`retryable`), and whether the other side may alre
 use it, so it never changes once published.
 """
 
-from dragoman.errors.base import (
-    Blame,
-    DragomanError,
-    UsageError,
-)
 from dragoman.errors.connections import (
     AdapterFailed,
     AuthRequired,
@@ -130,9 +125,11 @@ from dragoman.errors.services import (
 )
 from dragoman.errors.usage import (
     AddressInUse,
+    Blame,
     ClientFileInvalid,
     ConfigInvalid,
     DelegationInvalid,
+    DragomanError,
     FrontMatterInvalid,
     InputTimeout,
     MessageTooLong,
@@ -148,6 +145,7 @@ from dragoman.errors.usage import (
     UnknownRole,
     UnknownSession,
     Unsupported,
+    UsageError,
     WrongLaunch,
 )
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from dragoman.errors.base import DragomanError
+from dragoman.errors.usage import DragomanError
 
 SHOWN_DETAILS_SIZE = 500
 """Characters of what an agent adds to an error that are shown: enough for a path and a hint."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from dragoman.errors.base import Blame, DragomanError, shown
+from dragoman.errors.usage import Blame, DragomanError, shown
 
 SHOWN_DETAILS_SIZE = 500
 """Characters of what an agent adds to an error that are shown: enough for a path and a hint."""

@@ -25,7 +25,7 @@ from dragoman.errors import (
     StoreError,
     UnknownJob,
 )
-from dragoman.errors.base import shown
+from dragoman.errors.usage import shown
 from dragoman.paths import Paths, find_paths
 from dragoman.runs.cancel_by_file import leave_note, reads_notes
 from dragoman.runs.sessions import LAST

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragoman.transports.base import Receiver, Stream
-    from dragoman.transports.listener import Listener
+    from dragoman.transports.listener import Listener, listen_unix
     from dragoman.transports.memory import memory_pair
     from dragoman.transports.process.stream import spawn
-    from dragoman.transports.sockets import connect_unix, listen_unix
+    from dragoman.transports.sockets import connect_unix
     from dragoman.transports.stdio import open_stdio
     from dragoman.transports.websocket import connect_websocket, listen_websocket
 
@@ -38,7 +38,7 @@ _HOMES = {
     "Stream": "base",
     "connect_unix": "sockets",
     "connect_websocket": "websocket",
-    "listen_unix": "sockets",
+    "listen_unix": "listener",
     "listen_websocket": "websocket",
     "memory_pair": "memory",
     "open_stdio": "stdio",

@@ -1,22 +1,48 @@
-"""The owner of accepted connections.
+"""Accept connections: the owner of accepted streams, and the listener of a Unix socket.
 
-It owns one task per connection, from the moment a carrier hands over a stream until its handler
-has returned and the stream is closed, and it ends them all when it is closed itself. It does not
-know how connections are accepted: `sockets`, `named_pipes` and `websocket` do.
+A `Listener` owns one task per connection, from the moment a carrier hands over a stream until its
+handler has returned and the stream is closed, and it ends them all when it is closed itself.
+`UnixListener` owns the socket file: who may use it, when an old one is replaced, when ours is
+removed. On Windows `listen_unix` hands over to `named_pipes`; `websocket` has its own listener.
 """
 
 from __future__ import annotations
 
 import abc
 import asyncio
+import contextlib
+import errno
+import os
+import socket
+import stat
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from dragoman.errors import AddressInUse, UsageError
 from dragoman.transports.base import Stream
+from dragoman.transports.sockets import UnixStream, checked_path, peer_credentials
 
 OnStream = Callable[[Stream], Awaitable[None]]
 """What is run for each accepted stream. The stream is closed when it returns."""
+
+ACCEPT_RETRY_INTERVAL = 0.5
+"""After running out of descriptors or memory: accepting again at once would only spin."""
+
+ACCEPTS_PER_CALLBACK = 32
+"""Connections taken before the event loop gets its turn."""
+
+BACKLOG = 128
+"""Connections that may wait to be accepted."""
+
+LOCK_TIMEOUT = 2.0
+"""How long to wait for other processes that open a socket in the same folder. Each holds the lock
+for microseconds."""
+
+LOCK_RETRY_INTERVAL = 0.01
+"""Between tries for that lock: waiting for it in the kernel would block the event loop."""
 
 HANDLER_TIMEOUT = 5.0
 """How long a close waits for cancelled handlers. Closing a stream takes at most about two seconds;
@@ -116,3 +142,164 @@ class Listener(abc.ABC):
         if error is not None:
             context["exception"] = error
         self._loop.call_exception_handler(context)
+
+
+# -- Unix sockets
+
+
+async def listen_unix(
+    path: str | os.PathLike[str],
+    on_stream: OnStream,
+    *,
+    backlog: int = BACKLOG,
+    same_user_only: bool = True,
+) -> Listener:
+    """Listen on a new socket file that only our user may open.
+
+    The folder must exist. A socket file that nobody listens on any more is replaced; one that
+    somebody does raises `AddressInUse`, and anything else at `path` is left alone and refused.
+    With `same_user_only`, connections of other users (which root can always make) are dropped.
+    """
+    if sys.platform == "win32":
+        from dragoman.transports.named_pipes import listen_named_pipe
+
+        return await listen_named_pipe(os.fspath(path), on_stream)
+    address = checked_path(path)
+    with contextlib.ExitStack() as undo:
+        try:
+            sock = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            sock.setblocking(False)
+            lock = await _lock_folder(Path(address).parent)
+            try:
+                _bind(sock, address)
+                undo.callback(os.unlink, address)
+                # Nobody can connect before `listen`, so the mode is right before it matters.
+                os.chmod(address, 0o600)
+                sock.listen(backlog)
+                listener = UnixListener(sock, address, on_stream, same_user_only=same_user_only)
+            finally:
+                os.close(lock)
+        except OSError as error:
+            raise UsageError(f"cannot listen on {address}: {error.strerror}") from error
+        undo.pop_all()
+        return listener
+
+
+class UnixListener(Listener):
+    """Accepts on a bound and listening socket, which it owns together with its file."""
+
+    def __init__(
+        self, sock: socket.socket, address: str, on_stream: OnStream, *, same_user_only: bool
+    ) -> None:
+        super().__init__(on_stream)
+        self._sock = sock
+        self._address = address
+        self._same_user_only = same_user_only
+        self._identity = _identity(address)
+        self._retry: asyncio.TimerHandle | None = None
+        self.refused = 0
+        """Connections dropped because they came from another user."""
+        self._loop.add_reader(sock, self._acceptable)
+
+    @property
+    def address(self) -> str:
+        return self._address
+
+    def _stop_accepting(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+        self._loop.remove_reader(self._sock)
+        try:
+            # While our socket is open its inode cannot become another file's, so this is the time
+            # to compare: somebody may have put a socket of their own at the same path.
+            if _identity(self._address) == self._identity:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._address)
+        finally:
+            self._sock.close()
+
+    def _acceptable(self) -> None:
+        for _ in range(ACCEPTS_PER_CALLBACK):
+            try:
+                sock, _ = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._loop.remove_reader(self._sock)
+                self._retry = self._loop.call_later(ACCEPT_RETRY_INTERVAL, self._accept_again)
+                self._report("cannot accept a connection for now", error)
+                return
+            self._admit(sock)
+
+    def _accept_again(self) -> None:
+        self._retry = None
+        self._loop.add_reader(self._sock, self._acceptable)
+
+    def _admit(self, sock: socket.socket) -> None:
+        peer = peer_credentials(sock)
+        if self._same_user_only and peer.uid != os.geteuid():
+            self.refused += 1
+            sock.close()
+            return
+        try:
+            stream = UnixStream(sock, peer)
+        except OSError as error:
+            sock.close()
+            self._report("cannot accept a connection for now", error)
+            return
+        self._accepted(stream)
+
+
+def _bind(sock: socket.socket, address: str) -> None:
+    try:
+        sock.bind(address)
+        return
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+    if not stat.S_ISSOCK(os.lstat(address).st_mode):
+        raise UsageError(f"{address} exists and is no socket")
+    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(address)
+        except ConnectionRefusedError:
+            os.unlink(address)
+        except BlockingIOError:
+            raise AddressInUse(f"somebody already listens on {address}") from None
+        else:
+            raise AddressInUse(f"somebody already listens on {address}")
+    sock.bind(address)
+
+
+async def _lock_folder(folder: Path) -> int:
+    """Lock a folder; closing the returned descriptor unlocks it.
+
+    Two processes that find the same dead socket would else both remove it, the second one
+    removing the living socket of the first. A lock on the folder itself leaves no file behind.
+    """
+    import fcntl
+
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        async with asyncio.timeout(LOCK_TIMEOUT):
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return lock
+                except BlockingIOError:
+                    await asyncio.sleep(LOCK_RETRY_INTERVAL)
+    except TimeoutError:
+        os.close(lock)
+        raise UsageError(f"another process keeps the folder {folder} locked") from None
+    except BaseException:
+        os.close(lock)
+        raise
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from dragoman.errors import MessageTooLong, NoPeer, RoleNotClaimed, UnknownPeer
-from dragoman.errors.usage import alternatives
+from dragoman.errors import (
+    DragomanError,
+    MessageTooLong,
+    NoPeer,
+    RoleNotClaimed,
+    UnknownPeer,
+    UsageError,
+)
+from dragoman.errors.usage import alternatives, shown
 
 
 def test_an_unknown_peer_is_named_with_those_that_are_near() -> None:
@@ -40,3 +47,15 @@ def test_alternatives_are_all_there_is_or_the_closest_few() -> None:
     assert alternatives("opus", ["anthropic/claude-opus-4", *many]) == (
         "did you mean anthropic/claude-opus-4? It has 131"
     )
+
+
+def test_what_a_peer_sent_is_quoted_and_cut_where_it_is_absurdly_long() -> None:
+    assert shown("a\nb") == "'a\\nb'"
+    long = shown("x" * 5000)
+    assert len(long) < 200 and "5000 characters" in long
+
+
+def test_a_wrong_use_is_our_own_fault_and_nothing_has_run() -> None:
+    error = UsageError("no")
+    assert isinstance(error, DragomanError)
+    assert (error.blame, error.retryable, error.may_have_run) == ("us", False, False)

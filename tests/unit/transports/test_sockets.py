@@ -17,15 +17,14 @@ from typing import Any
 import pytest
 
 from dragoman.errors import AddressInUse, ConnectError, ConnectionEnded, ConnectionLost, UsageError
-from dragoman.transports import sockets
+from dragoman.transports import listener as listening
 from dragoman.transports.base import Stream
+from dragoman.transports.listener import UnixListener, listen_unix
 from dragoman.transports.sockets import (
     PATH_LIMIT,
     PeerCredentials,
-    UnixListener,
     UnixStream,
     connect_unix,
-    listen_unix,
     peer_credentials,
 )
 from tests.aio import aio
@@ -155,7 +154,7 @@ async def test_listeners_that_start_at_once_over_a_dead_socket_leave_exactly_one
 async def test_a_folder_that_stays_locked_is_an_error_and_not_a_hang(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sockets, "LOCK_TIMEOUT", 0.01)
+    monkeypatch.setattr(listening, "LOCK_TIMEOUT", 0.01)
     lock = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -237,7 +236,7 @@ async def test_connections_of_another_user_are_dropped_before_a_handler_sees_the
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for stranger in (PeerCredentials(uid=os.geteuid() + 1), PeerCredentials()):
-        monkeypatch.setattr(sockets, "peer_credentials", lambda sock, who=stranger: who)
+        monkeypatch.setattr(listening, "peer_credentials", lambda sock, who=stranger: who)
         async with await listen_unix(folder / "s", greet) as listener:
             heard = await heard_from(folder / "s")
             assert isinstance(listener, UnixListener)
@@ -250,7 +249,7 @@ async def test_connections_of_another_user_are_dropped_before_a_handler_sees_the
 async def test_running_out_of_descriptors_delays_connections_and_loses_none(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sockets, "ACCEPT_RETRY_INTERVAL", 0.01)
+    monkeypatch.setattr(listening, "ACCEPT_RETRY_INTERVAL", 0.01)
     reports: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: reports.append(context))
     async with await listen_unix(folder / "s", greet) as listener:

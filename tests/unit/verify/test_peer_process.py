@@ -10,8 +10,8 @@ import pytest
 from dragoman.errors import ConnectionLost, ProgramNotFound
 from dragoman.testing.scripted import Exit, Expect, GoSilent, SpawnGrandchild, Step, command
 from dragoman.transports.base import Stream
+from dragoman.transports.listener import listen_unix
 from dragoman.transports.process.child import ShutdownTimes
-from dragoman.transports.sockets import listen_unix
 from dragoman.verify.peer_process import PeerProcess, reach, start
 from tests.aio import aio
 

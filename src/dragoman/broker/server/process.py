@@ -28,11 +28,10 @@ from dragoman.broker.server import idle
 from dragoman.broker.spec import BrokerSpec, decode, endpoint_name
 from dragoman.errors import AddressInUse, BrokerUnavailable, DragomanError, UsageError
 from dragoman.rpc.tasks import TaskOwner, finish
-from dragoman.transports.listener import Listener
+from dragoman.transports.listener import Listener, listen_unix
 from dragoman.transports.process import environment
 from dragoman.transports.process.identity import own_identity
 from dragoman.transports.process.subreaper import supervise
-from dragoman.transports.sockets import listen_unix
 
 if TYPE_CHECKING:
     from dragoman.broker.server.broker import Broker

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from dragoman.cli.output.times import ago
-from dragoman.cli.output.turn_summary import duration, money
+from dragoman.cli.output.turn_text import duration, money
 
 if TYPE_CHECKING:
     from dragoman.store.ledger.records import AttemptRecord

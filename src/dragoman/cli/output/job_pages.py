@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.cli.output.escape import one_line
 from dragoman.cli.output.times import ago, iso
-from dragoman.cli.output.turn_summary import duration
+from dragoman.cli.output.turn_text import duration
 
 if TYPE_CHECKING:
     from dragoman.store import JobRecord

@@ -15,7 +15,7 @@ import msgspec
 from dragoman.cli.output.escape import one_line
 from dragoman.cli.output.tables import columns, cut
 from dragoman.cli.output.terminal import DEFAULT_WIDTH, paint_for, put, width_of
-from dragoman.cli.output.turn_summary import duration, money
+from dragoman.cli.output.turn_text import duration, money
 
 if TYPE_CHECKING:
     from dragoman.store.ledger.records import StatRow

@@ -23,8 +23,7 @@ from dragoman.broker.spec import BrokerSpec, FileIdentity, Folders, endpoint_nam
 from dragoman.errors import BrokerUnavailable, NotInstalled
 from dragoman.rpc import Connection, End, Router
 from dragoman.transports.base import Stream
-from dragoman.transports.listener import Listener
-from dragoman.transports.sockets import listen_unix
+from dragoman.transports.listener import Listener, listen_unix
 from tests.aio import aio
 
 QUICK = StartTimes(answer=0.2, name=0.2, start=5.0, death=0.2, total=5.0)

@@ -29,8 +29,8 @@ from dragoman.errors import (
 )
 from dragoman.rpc import Connection, End, Router
 from dragoman.transports.base import Stream
+from dragoman.transports.listener import listen_unix
 from dragoman.transports.memory import memory_pair
-from dragoman.transports.sockets import listen_unix
 from tests.aio import aio
 
 GREETING = {"version": "1.2", "protocol": 1, "startedAt": 3.5, "news": True}

@@ -16,8 +16,8 @@ from dragoman.broker.server.idle import IdleClock, trim
 from dragoman.config.safe_files import write_whole
 from dragoman.rpc import Connection, End, Router
 from dragoman.transports.base import Stream
+from dragoman.transports.listener import listen_unix
 from dragoman.transports.process.identity import ProcessIdentity, own_identity
-from dragoman.transports.sockets import listen_unix
 from tests.aio import aio
 
 OWN = 1

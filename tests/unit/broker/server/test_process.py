@@ -23,7 +23,8 @@ from dragoman.broker.spec import BrokerSpec, Folders
 from dragoman.errors import BrokerUnavailable, NotInstalled
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.base import Stream
-from dragoman.transports.sockets import connect_unix, listen_unix
+from dragoman.transports.listener import listen_unix
+from dragoman.transports.sockets import connect_unix
 from tests.aio import aio
 
 

@@ -1,7 +1,9 @@
-"""Content blocks: what prompts, messages and tool results are made of.
+"""Content blocks, tool calls as they are reported, and requests for permission to carry one out.
 
-Owns the blocks of the protocol and the annotations on them. It does not know where a block
-stands: `updates`, `prompt` and `tools` do.
+Owns the blocks of which prompts, messages and tool results are made, `ToolCallUpdate`, which stands
+both in a permission request and (tagged) in a session update, and `session/request_permission`.
+None always means "not said": in an update it leaves the value as it was, in a first report the
+protocol's default holds.
 """
 
 from collections.abc import Sequence
@@ -115,3 +117,139 @@ ContentBlock: TypeAlias = (
 def text(value: str) -> TextContent:
     """A block of text."""
     return TextContent(text=value)
+
+
+class ToolKind(StrEnum):
+    """The known categories of tools, for icons and policies; other values may come."""
+
+    READ = "read"
+    EDIT = "edit"
+    DELETE = "delete"
+    MOVE = "move"
+    SEARCH = "search"
+    EXECUTE = "execute"
+    THINK = "think"
+    FETCH = "fetch"
+    SWITCH_MODE = "switch_mode"
+    OTHER = "other"
+
+
+class ToolCallStatus(StrEnum):
+    """The known states of a tool call; other values may come."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class Content(Wire, frozen=True, kw_only=True, tag_field="type", tag="content"):
+    """A content block that a tool produced."""
+
+    content: ContentBlock
+
+
+class Diff(Wire, frozen=True, kw_only=True, tag_field="type", tag="diff"):
+    """A change of one file, as the whole text before and after; no `old_text` is a new file."""
+
+    path: str
+    new_text: str
+    old_text: str | None = None
+
+
+class Terminal(Wire, frozen=True, kw_only=True, tag_field="type", tag="terminal"):
+    """The live output of a terminal made with `terminal/create`."""
+
+    terminal_id: str
+
+
+class UnknownToolCallContent(Unknown, frozen=True, tag_field="type", tag=UNKNOWN_TAG):
+    """Tool content of a type this version does not know."""
+
+
+ToolCallContent: TypeAlias = Content | Diff | Terminal | UnknownToolCallContent
+
+
+class ToolCallLocation(Wire, frozen=True, kw_only=True):
+    """A file a tool works on; lines count from 1."""
+
+    path: str
+    line: int | None = None
+
+
+class ToolCallUpdate(Wire, frozen=True, kw_only=True):
+    """What changed in a tool call. `content` and `locations` replace the whole list."""
+
+    tool_call_id: str
+    title: str | None = None
+    name: str | None = None
+    kind: str | None = None
+    status: str | None = None
+    content: Sequence[ToolCallContent] | None = None
+    locations: Sequence[ToolCallLocation] | None = None
+    raw_input: Any = None
+    raw_output: Any = None
+
+
+class PermissionOptionKind(StrEnum):
+    """The known meanings of an option; other values may come and are never chosen by policy."""
+
+    ALLOW_ONCE = "allow_once"
+    ALLOW_ALWAYS = "allow_always"
+    REJECT_ONCE = "reject_once"
+    REJECT_ALWAYS = "reject_always"
+
+
+class PermissionOption(Wire, frozen=True, kw_only=True):
+    """One possible answer."""
+
+    option_id: str
+    name: str
+    kind: str
+
+
+class RequestPermissionRequest(Wire, frozen=True, kw_only=True):
+    """`session/request_permission`: may this tool call run?"""
+
+    session_id: str
+    tool_call: ToolCallUpdate
+    options: Sequence[PermissionOption]
+
+
+class SelectedPermissionOutcome(
+    Wire, frozen=True, kw_only=True, tag_field="outcome", tag="selected"
+):
+    """One of the options was chosen."""
+
+    option_id: str
+
+
+class CancelledPermissionOutcome(
+    Wire, frozen=True, kw_only=True, tag_field="outcome", tag="cancelled"
+):
+    """The turn was cancelled before a choice was made."""
+
+
+class UnknownPermissionOutcome(Unknown, frozen=True, tag_field="outcome", tag=UNKNOWN_TAG):
+    """An outcome this version does not know; an agent does not take it for consent."""
+
+
+RequestPermissionOutcome: TypeAlias = (
+    SelectedPermissionOutcome | CancelledPermissionOutcome | UnknownPermissionOutcome
+)
+
+
+class RequestPermissionResponse(Wire, frozen=True, kw_only=True):
+    """The answer."""
+
+    outcome: RequestPermissionOutcome
+
+
+def selected(option_id: str) -> RequestPermissionResponse:
+    """The answer that chooses an option."""
+    return RequestPermissionResponse(outcome=SelectedPermissionOutcome(option_id=option_id))
+
+
+def cancelled() -> RequestPermissionResponse:
+    """The answer when the turn was cancelled."""
+    return RequestPermissionResponse(outcome=CancelledPermissionOutcome())

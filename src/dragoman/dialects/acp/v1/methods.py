@@ -16,11 +16,11 @@ from msgspec import Raw, Struct
 
 from dragoman.dialects.acp.v1 import (
     codec,
+    content,
     elicitation,
     handshake,
     services,
     session,
-    tools,
     updates,
 )
 from dragoman.dialects.acp.v1.shape import Wire
@@ -198,11 +198,11 @@ SESSION_UPDATE: Final[Method[updates.SessionNotification, None]] = Method(
     "session/update", "agent_to_client", "notification", updates.SessionNotification
 )
 SESSION_REQUEST_PERMISSION: Final[
-    Method[tools.RequestPermissionRequest, tools.RequestPermissionResponse]
+    Method[content.RequestPermissionRequest, content.RequestPermissionResponse]
 ] = _asks_client(
     "session/request_permission",
-    tools.RequestPermissionRequest,
-    tools.RequestPermissionResponse,
+    content.RequestPermissionRequest,
+    content.RequestPermissionResponse,
 )
 FS_READ_TEXT_FILE: Final[Method[services.ReadTextFileRequest, services.ReadTextFileResponse]] = (
     _asks_client(

@@ -1,7 +1,7 @@
 """Sessions: made, loaded, resumed, listed, closed, deleted, prompted and cancelled.
 
 Owns the bodies of the `session/…` methods that clients call, with the MCP servers, modes and
-options of a session. What the agent reports meanwhile is in `updates`, what it asks in `tools`.
+options of a session. What the agent reports meanwhile is in `updates`, what it asks in `content`.
 """
 
 from collections.abc import Sequence

@@ -18,7 +18,6 @@ from dragoman.dialects.acp.v1 import (
     elicitation,
     handshake,
     session,
-    tools,
     updates,
 )
 from dragoman.events import model, parts, words
@@ -147,7 +146,7 @@ def _given(value: Any) -> Any:
 
 
 def _tool(
-    update: updates.ToolCall | tools.ToolCallUpdate,
+    update: updates.ToolCall | content.ToolCallUpdate,
     place: EventEnvelope,
     raw: bytes | None,
     native: str,
@@ -169,13 +168,13 @@ def _tool(
             output=_given(update.raw_output),
             content=UNSET
             if items is None
-            else tuple(_item(item) for item in items if not isinstance(item, tools.Diff)),
+            else tuple(_item(item) for item in items if not isinstance(item, content.Diff)),
             locations=UNSET
             if update.locations is None
             else tuple(parts.Location(spot.path, spot.line) for spot in update.locations),
         )
     ]
-    diffs = [item for item in items or () if isinstance(item, tools.Diff)]
+    diffs = [item for item in items or () if isinstance(item, content.Diff)]
     if diffs:
         events.append(
             model.FilesChanged(
@@ -188,19 +187,19 @@ def _tool(
     return events
 
 
-def _item(item: tools.ToolCallContent) -> parts.ToolItem:
+def _item(item: content.ToolCallContent) -> parts.ToolItem:
     match item:
-        case tools.Content(content=inner):
+        case content.Content(content=inner):
             return block(inner)
-        case tools.Terminal(terminal_id=terminal_id):
+        case content.Terminal(terminal_id=terminal_id):
             return parts.TerminalRef(terminal_id)
-        case tools.UnknownToolCallContent(raw=raw):
+        case content.UnknownToolCallContent(raw=raw):
             return parts.OtherBlock(str(raw.get("type", "")), raw)
         case _:
             raise AssertionError(item)
 
 
-def _change(diff: tools.Diff) -> parts.FileChange:
+def _change(diff: content.Diff) -> parts.FileChange:
     op = words.FileOp.ADD if diff.old_text is None else words.FileOp.MODIFY
     return parts.FileChange(diff.path, op, diff.old_text, diff.new_text)
 
@@ -498,7 +497,7 @@ def _quota(meta: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def of_permission(
-    request: tools.RequestPermissionRequest,
+    request: content.RequestPermissionRequest,
     request_id: str,
     place: EventEnvelope,
     raw: bytes | None,

@@ -11,10 +11,15 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
-from dragoman.dialects.acp.v1.content import ContentBlock, TextContent
+from dragoman.dialects.acp.v1.content import (
+    ContentBlock,
+    TextContent,
+    ToolCallContent,
+    ToolCallLocation,
+    ToolCallUpdate,
+)
 from dragoman.dialects.acp.v1.session import SessionConfigOption
 from dragoman.dialects.acp.v1.shape import FORGIVING, UNKNOWN_TAG, Alias, Unknown, Wire
-from dragoman.dialects.acp.v1.tools import ToolCallContent, ToolCallLocation, ToolCallUpdate
 
 
 class ContentChunk(Wire, frozen=True, kw_only=True):
