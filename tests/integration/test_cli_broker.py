@@ -21,7 +21,7 @@ from tests.integration.cli_shell import Cli, warm_cli
 
 STORED_TIMEOUT = 10.0
 
-MAX_WARM_MODULES = 163
+MAX_WARM_MODULES = 127
 """Modules of dragoman in the process of a `run` whose broker is there. Each delays its start."""
 
 COUNT_MODULES = (
@@ -190,10 +190,12 @@ def test_a_warm_run_loads_few_modules(warm: Cli) -> None:
     (warm.cwd / "framer.py").write_text("class Framer: ...\n")
     words = ("run", "scout", "where is Framer defined?")
     assert warm(*words).code == 0
+    # Brokers are the default. A variable of ours would be checked for secrets, as a file would be.
+    env = {name: value for name, value in warm.env.items() if name != "DRAGOMAN_WARM"}
     done = subprocess.run(
         [sys.executable, "-c", COUNT_MODULES, *words],
         cwd=warm.cwd,
-        env=warm.env,
+        env=env,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

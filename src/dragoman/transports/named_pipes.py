@@ -2,8 +2,8 @@ r"""Windows named pipes, in the place of Unix sockets: `\\.\pipe\name`.
 
 It owns the stream over a transport of asyncio, which is how Windows' own event loop offers pipes,
 and the listener that serves them. The functions are reached through `sockets` and `listener`, which
-have the same two names on every system. The stream works over any transport of asyncio, and that is how it is
-tested where there are no named pipes.
+have the same two names on every system. The stream works over any transport of asyncio, and that is
+how it is tested where there are no named pipes.
 
 A named pipe has no file: the name is free when the last server has closed it. Windows lets only
 the user who made a pipe, administrators and the system write to it; who connected is not asked.
