@@ -39,8 +39,19 @@ async def answer(turn: Any) -> Any:
             await careless.say(None)
         case "string":
             await careless.update("hello")
-        case "wrong update":
-            await careless.update(acp.ToolCallUpdate(tool_call_id="c"))
+        case "nothing":
+            await careless.update(None)
+        case "divide":
+            1 / 0  # noqa: B018
+        case "relative":
+            await turn.read_file("relative")
+        case "print":
+            sys.stdout.write("not a message\n")
+            print("nor this")  # noqa: T201
+            await turn.say("said")
+        case "tool call update":
+            await turn.update(acp.ToolCallUpdate(tool_call_id="c", title="T"))
+            await turn.say("said")
         case "letters":
             await careless.plan("do a")
         case "kind":

@@ -44,7 +44,9 @@ def run(cli: Cli, prompt: str, *options: str) -> Done:
         ("number", "turn.say() takes text or a content block, not int (42)"),
         ("none", "turn.say() takes text or a content block, not None"),
         ("string", "turn.update() takes an update of ACP, not str ('hello')"),
-        ("wrong update", "a change of a tool call is a ToolCallProgress"),
+        ("nothing", "turn.update() takes an update of ACP, not None"),
+        ("divide", "ZeroDivisionError: division by zero"),
+        ("relative", "is absolute, not 'relative': write str(turn.session.cwd / 'relative')"),
         ("letters", "turn.plan() takes a list of entries, not str ('do a')"),
         ("kind", "there is no kind 'frobnicate' of a tool call; there are delete, edit"),
         ("status of a plan", "there is no status 'doing' of a plan's entry; there are completed"),
@@ -74,6 +76,16 @@ def test_a_mistake_is_an_error_with_its_traceback(cli: Cli, prompt: str, told: s
     incident = done.err.partition("Internal error (-32603), incident ")[2].split()[0]
     assert done.err.count("Traceback (most recent call last)") == 1
     assert f"incident {incident}: the handler of session/prompt failed" in done.err
+
+
+def test_a_print_is_harmless_and_a_change_of_a_tool_call_has_the_name_of_the_schema(
+    cli: Cli,
+) -> None:
+    done = run(cli, "print")
+    assert (done.code, done.out.splitlines()[0]) == (0, "said")
+    lines = run(cli, "tool call update", "--format", "json").out.splitlines()
+    (changed,) = [each for each in map(json.loads, lines) if each["type"] == "ToolChanged"]
+    assert (changed["tool_id"], changed["title"]) == ("c", "T")
 
 
 def test_an_exception_of_any_kind_ends_the_turn(cli: Cli) -> None:
@@ -218,11 +230,24 @@ async def test_a_host_of_mcp_gets_the_stderr_of_the_agent_with_every_tool(warm: 
             assert SECRET not in told + json.dumps(answer.structured_content)
 
 
+TWO_HANDLERS = """
+from dragoman import Agent
+a = Agent('a')
+@a.prompt
+async def first(turn): ...
+@a.prompt
+async def second(turn): ...
+"""
+
+
 @pytest.mark.parametrize(
     "source",
     [
         "from dragoman import Agent\nAgent('a').run()\n",
         "from dragoman import Agent\na = Agent('a')\n@a.prompt()\nasync def p(turn): ...\n",
+        TWO_HANDLERS,
+        "from dragoman import Agent\na = Agent('a')\n@a.prompt\nasync def p(): ...\n",
+        "from dragoman import Agent\na = Agent('a')\n@a.prompt\nasync def p(turn): yield 'a'\n",
         "raise ValueError('my bug')\n",
         "def f(:\n",
         "from dragoman import Agent\na = Agent(42)\n",
@@ -230,7 +255,8 @@ async def test_a_host_of_mcp_gets_the_stderr_of_the_agent_with_every_tool(warm: 
         "from dragoman import Agent\na = Agent('a')\n@a.command\nasync def c(turn, words): ...\n",
     ],
     ids=[
-        *("no handler", "a decorator that was called", "an exception", "its syntax", "its name"),
+        *("no handler", "a decorator that was called", "two handlers"),
+        *("a handler without an argument", "a generator", "an exception", "its syntax", "its name"),
         *("a handler that is text", "a command without a name"),
     ],
 )

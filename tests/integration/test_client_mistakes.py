@@ -12,7 +12,7 @@ import pytest
 import dragoman
 from dragoman.client import acp
 from dragoman.client.permissions import Answer, Question
-from dragoman.errors import UsageError
+from dragoman.errors import RemoteError, UsageError
 from dragoman.events.parts import Text
 from dragoman.events.words import Outcome
 from tests.aio import aio
@@ -195,6 +195,18 @@ async def test_a_permit_that_raises_fails_the_turn_and_is_named(
 def test_a_plain_permit_of_the_blocking_calls_is_named(tmp_path: Path) -> None:
     with connect_sync(AGENT, workspace=tmp_path, permit=truth) as peer, peer.session() as session:
         assert "the permit truth returned True" in str(session.ask("refused").error)
+
+
+@aio
+async def test_an_exception_in_the_agent_is_shown_where_its_client_raises(tmp_path: Path) -> None:
+    async with connect(AGENT, workspace=tmp_path) as peer, peer.session() as session:
+        result = await session.ask("divide")
+        assert result.outcome is Outcome.FAILED and "incident" in result.failure.message
+        with pytest.raises(RemoteError) as caught:
+            result.require_ok()
+        (note,) = caught.value.__notes__
+        assert note.startswith("the agent said on stderr:\n")
+        assert "ZeroDivisionError: division by zero" in note
 
 
 @aio

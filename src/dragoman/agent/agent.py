@@ -145,8 +145,8 @@ class Agent:
 
     # -- handlers
 
-    def _register(self, slot: str, handler: F) -> F:
-        checks.handler(handler, f"agent.{slot}")
+    def _register(self, slot: str, handler: F, *arguments: str) -> F:
+        checks.handler(handler, f"agent.{slot}", *arguments)
         if getattr(self.handlers, slot) is not None:
             raise UsageError(f"the agent already has a handler for {slot}")
         setattr(self.handlers, slot, handler)
@@ -154,44 +154,44 @@ class Agent:
 
     def prompt(self, handler: F) -> F:
         """``handler(turn)`` answers a prompt. It may return a stop reason; None is ``end_turn``."""
-        return self._register("prompt", handler)
+        return self._register("prompt", handler, "turn")
 
     def new_session(self, handler: F) -> F:
         """``handler(session)`` prepares a new session. Raise `AuthRequired` to ask for a login."""
-        return self._register("new_session", handler)
+        return self._register("new_session", handler, "session")
 
     def load_session(self, handler: F) -> F:
         """``handler(session, replay)`` restores a session and replays its history: `replay` has the
         methods of a turn. Raise `RemoteError` with NOT_FOUND for one that does not exist."""
-        return self._register("load_session", handler)
+        return self._register("load_session", handler, "session", "replay")
 
     def resume_session(self, handler: F) -> F:
         """``handler(session)`` restores a session without a replay."""
-        return self._register("resume_session", handler)
+        return self._register("resume_session", handler, "session")
 
     def list_sessions(self, handler: F) -> F:
         """``handler(request)`` returns `SessionInfo` values, or a whole `ListSessionsResponse`."""
-        return self._register("list_sessions", handler)
+        return self._register("list_sessions", handler, "request")
 
     def close_session(self, handler: F) -> F:
         """``handler(session)`` frees what the session holds, after its turn was cancelled."""
-        return self._register("close_session", handler)
+        return self._register("close_session", handler, "session")
 
     def delete_session(self, handler: F) -> F:
         """``handler(session_id)`` deletes a session; one that does not exist is no error."""
-        return self._register("delete_session", handler)
+        return self._register("delete_session", handler, "session_id")
 
     def set_mode(self, handler: F) -> F:
         """``handler(session, mode_id)`` hears that the client switched to a known mode."""
-        return self._register("set_mode", handler)
+        return self._register("set_mode", handler, "session", "mode_id")
 
     def set_option(self, handler: F) -> F:
         """``handler(session, option_id, value)`` hears that an option got a valid value."""
-        return self._register("set_option", handler)
+        return self._register("set_option", handler, "session", "option_id", "value")
 
     def authenticate(self, handler: F) -> F:
         """``handler(method_id)`` logs in by one of the agent's own methods."""
-        return self._register("authenticate", handler)
+        return self._register("authenticate", handler, "method_id")
 
     def logout(self, handler: F) -> F:
         """``handler()`` forgets the login."""
@@ -207,7 +207,7 @@ class Agent:
             raise UsageError(f"/{name} could not be told from a text or a path")
 
         def register(handler: F) -> F:
-            checks.handler(handler, "agent.command(…)")
+            checks.handler(handler, "agent.command(…)", "turn", "input")
             if name in self.handlers.commands:
                 raise UsageError(f"the agent already has a command /{name}")
             self.handlers.commands[name] = CommandSpec(
@@ -232,7 +232,7 @@ class Agent:
             raise UsageError(f"an extension method begins with an underscore: {method!r}")
 
         def register(handler: F) -> F:
-            checks.handler(handler, "agent.extension(…)")
+            checks.handler(handler, "agent.extension(…)", "params")
             if method in table:
                 raise UsageError(f"the agent already has a handler for {method}")
             table[method] = handler

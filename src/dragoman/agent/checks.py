@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, Final, cast, get_args
 
 import msgspec
@@ -48,11 +49,7 @@ def block(content: object, method: str) -> acp.ContentBlock:
 def update(value: object) -> None:
     """Raise `TypeError` for what is not an update of the protocol, whole and of the right types."""
     if not isinstance(value, _UPDATES):
-        hint = ""
-        if isinstance(value, acp.ToolCallUpdate):
-            hint = ": a change of a tool call is a ToolCallProgress"
-        elif isinstance(value, str):
-            hint = ": text is sent with turn.say()"
+        hint = ": text is sent with turn.say()" if isinstance(value, str) else ""
         raise TypeError(f"turn.update() takes an update of ACP, not {_named(value)}{hint}")
     if isinstance(value, _CHUNKS):
         text = value.content
@@ -135,10 +132,40 @@ def tokens(input: object, output: object) -> tuple[int, int]:
     return cast("tuple[int, int]", (input, output))
 
 
-def handler(value: object, name: str) -> None:
-    """Raise `UsageError` for what cannot be called as a handler."""
+def file_path(value: object) -> None:
+    """Raise for what cannot name a file of the client's: it has to be absolute, on its system."""
+    text(value, "the path of a file")
+    path = str(value)
+    if not (PurePosixPath(path).is_absolute() or PureWindowsPath(path).is_absolute()):
+        raise UsageError(
+            f"the path of a file is absolute, not {path!r}: write str(turn.session.cwd / {path!r})"
+        )
+
+
+_NO_YIELD: Final = "a handler must not `yield`: send each piece with `await turn.say(piece)`"
+
+
+def handler(value: object, name: str, *arguments: str) -> None:
+    """Raise `UsageError` for what cannot be called as a handler with these arguments."""
     if not callable(value):
         raise UsageError(f"a handler is a function, not {_named(value)}: decorate one with @{name}")
+    called = getattr(value, "__name__", "handler")
+    if arguments[:1] == ("turn",) and (
+        inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value)
+    ):
+        raise UsageError(f"{called} cannot be the handler of @{name}: {_NO_YIELD}")
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return  # Some built-in functions do not tell.
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        wanted = ", ".join(arguments)
+        raise UsageError(
+            f"{called}{signature} cannot be the handler of @{name}: {error}; "
+            f"write `async def {called}({wanted}):`"
+        ) from None
 
 
 def listed(values: object, what: str) -> None:
@@ -170,7 +197,7 @@ def _not_an_end(answer: object) -> UsageError:
     elif inspect.isawaitable(answer):
         hint = "`await` is missing"
     elif inspect.isasyncgen(answer) or inspect.isgenerator(answer):
-        hint = "a handler must not `yield`: send each piece with `await turn.say(piece)`"
+        hint = _NO_YIELD
     else:
         hint = "what the user is to see is sent with the methods of the turn"
     return UsageError(

@@ -133,7 +133,7 @@ class ClientSide:
     ) -> str:
         """The text of a file as the client sees it, unsaved changes included."""
         self._require("fs.readTextFile", "read files for its agent")
-        checks.text(path, "the path of a file")
+        checks.file_path(path)
         response = await self._ask(
             acp.FS_READ_TEXT_FILE,
             acp.ReadTextFileRequest(session_id=self._session_id, path=path, line=line, limit=limit),
@@ -144,7 +144,7 @@ class ClientSide:
     async def write_file(self, path: str, content: str) -> None:
         """Write a text file through the client."""
         self._require("fs.writeTextFile", "write files for its agent")
-        checks.text(path, "the path of a file")
+        checks.file_path(path)
         checks.text(content, "the content of a file")
         await self._ask(
             acp.FS_WRITE_TEXT_FILE,

@@ -121,7 +121,7 @@ class BlockingTurn:
     def blocks(self, kind: type[T]) -> list[T]:
         return self._turn.blocks(kind)
 
-    def update(self, update: acp.SessionUpdate) -> None:
+    def update(self, update: acp.SessionUpdate | acp.ToolCallUpdate) -> None:
         self._wait(self._turn.update(update))
 
     def say(self, content: str | acp.ContentBlock, *, message_id: str | None = None) -> None:

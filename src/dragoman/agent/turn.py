@@ -12,8 +12,9 @@ import itertools
 import secrets
 from collections.abc import Coroutine, Mapping, Sequence
 from threading import get_ident
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
+from msgspec import structs
 from msgspec.structs import replace
 
 from dragoman.agent import checks, commands
@@ -102,11 +103,14 @@ class Turn:
 
     # -- saying things
 
-    def update(self, update: acp.SessionUpdate) -> Coroutine[Any, Any, None]:
+    def update(self, update: acp.SessionUpdate | acp.ToolCallUpdate) -> Coroutine[Any, Any, None]:
         """Send any update of the protocol. The other methods are shorthands for this one."""
+        if type(update) is acp.ToolCallUpdate:
+            # The schema has one name for a change of a tool call, here and in a question.
+            update = acp.ToolCallProgress(**structs.asdict(update))
         checks.update(update)
         self._made += 1
-        return self._send(update)
+        return self._send(cast("acp.SessionUpdate", update))
 
     async def _send(self, update: acp.SessionUpdate) -> None:
         if get_ident() != self._thread:

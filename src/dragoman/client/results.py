@@ -72,6 +72,9 @@ class Result:
         if self.ok:
             return self
         if self.error is not None:
+            if (said := stderr_of(self.error)) and not hasattr(self.error, "__notes__"):
+                # Python shows it behind the traceback. It stays out of the error's own text.
+                self.error.add_note(f"the agent said on stderr:\n{said}")
             raise self.error
         detail = self.failure.message if self.failure else self.stop
         raise DragomanError(f"the turn ended as {self.outcome}" + (f": {detail}" if detail else ""))

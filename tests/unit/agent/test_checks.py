@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,22 @@ def test_text_and_handlers_are_what_they_have_to_be() -> None:
     checks.text("/a", "the path")
     with pytest.raises(TypeError, match=r"the path is text, not \w*Path .*: use str\(\)"):
         checks.text(Path("/a"), "the path")
-    checks.handler(len, "agent.prompt")
+    checks.handler(len, "agent.prompt", "turn")
+    checks.handler(min, "agent.prompt", "turn")  # It does not tell what it takes.
+
+    async def without() -> None: ...
+    async def pieces(turn: object) -> AsyncIterator[str]:
+        yield "a"
+
+    with pytest.raises(UsageError, match=r"write `async def without\(session, replay\):`"):
+        checks.handler(without, "agent.load_session", "session", "replay")
+    checks.handler(without, "agent.logout")
+    with pytest.raises(UsageError, match=r"must not `yield`: send each .*turn\.say"):
+        checks.handler(pieces, "agent.prompt", "turn")
+    for path in ("/a", "C:\\a", "\\\\host\\share\\a"):
+        checks.file_path(path)
+    with pytest.raises(UsageError, match=r"write str\(turn\.session\.cwd / 'a/b'\)"):
+        checks.file_path("a/b")
     with pytest.raises(UsageError, match="decorate one with @agent.prompt"):
         checks.handler("x", "agent.prompt")
 
