@@ -105,6 +105,8 @@ class Agent:
         self.choices = Choices(modes, options)
         """The modes and config options of its sessions."""
         self.auth_methods = tuple(auth_methods)
+        self.secret_methods: tuple[acp.AuthMethod, ...] = ()
+        """Login methods with a secret, which only a client of the dialect keyed can send."""
         self._prompt_capabilities = acp.PromptCapabilities(
             image=image, audio=audio, embedded_context=embedded_context
         )

@@ -246,7 +246,7 @@ class Server:
     async def _authenticate(self, params: acp.AuthenticateRequest) -> acp.AuthenticateResponse:
         usable = [
             method.id
-            for method in self._agent.auth_methods
+            for method in (*self._agent.auth_methods, *self._agent.secret_methods)
             if not isinstance(method, acp.AuthMethodTerminal)
         ]
         if params.method_id not in usable:

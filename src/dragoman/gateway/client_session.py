@@ -30,7 +30,7 @@ from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import ConnectionLost, DragomanError, RemoteError
 from dragoman.events import model
 from dragoman.events.fold import apply
-from dragoman.gateway import prompt_responses
+from dragoman.gateway import login, prompt_responses
 from dragoman.gateway.acp_filter import RAW_KEY
 from dragoman.gateway.acp_passthrough import PassthroughSession
 from dragoman.gateway.choices import Choices, stands_for_models, wanted_model
@@ -152,7 +152,7 @@ class ClientSession:
             peer.info.name or peer.dialect,
             version=peer.info.version or "0",
             title=peer.info.title,
-            auth_methods=self._auth_methods(),
+            auth_methods=login.methods(peer, secret=False),
             image=bool(can.image),
             audio=bool(can.audio),
             embedded_context=bool(can.embedded),
@@ -162,6 +162,7 @@ class ClientSession:
             dialect=self._gateway.dialect,
         )
         agent.choices = Choices()
+        agent.secret_methods = login.methods(peer, secret=True)
         agent.prompt(self._prompt)
         agent.new_session(refusing(self._new))
         agent.close_session(refusing(self._close))
@@ -176,20 +177,11 @@ class ClientSession:
             agent.list_sessions(refusing(self._list))
         if can.delete is not False:
             agent.delete_session(refusing(peer.delete_session))
-        if agent.auth_methods:
-            agent.authenticate(refusing(peer.authenticate))
+        if agent.auth_methods or agent.secret_methods:
+            agent.authenticate(refusing(functools.partial(login.authenticate, peer)))
         if can.logout:
             agent.logout(refusing(peer.logout))
         return agent
-
-    def _auth_methods(self) -> list[acp.AuthMethod]:
-        if self._forwards:
-            return list(self._peer.client.agent.auth_methods)
-        return [
-            acp.AuthMethodAgent(id=method.id, name=method.name, description=method.description)
-            for method in self._peer.auth_methods
-            if method.kind == "agent"
-        ]
 
     # -- sessions
 
@@ -378,7 +370,9 @@ class ClientSession:
         self, gateway_session: GatewaySession, event: model.SettingsChanged
     ) -> list[acp.SessionUpdate]:
         updates: list[acp.SessionUpdate] = []
-        if isinstance(event.mode, str) and gateway_session.view.modes and not self._forwards:
+        # A client of ACP gets the peer's own message about it.
+        told = self._forwards and type(self._server.speech) is AcpSpeech
+        if isinstance(event.mode, str) and gateway_session.view.modes and not told:
             updates.append(acp.CurrentModeUpdate(current_mode_id=event.mode))
         options = Choices(gateway_session.conversation, gateway_session.view).config_options(
             None, {}, gateway_session.side.capabilities

@@ -68,7 +68,8 @@ class KeyedSpeech(DocumentSpeech):
             title=client.title,
         )
         info = self.server.agent.info
-        methods = [m.id for m in self.server.agent.auth_methods] or ["none"]
+        agent = self.server.agent
+        methods = [m.id for m in (*agent.auth_methods, *agent.secret_methods)] or ["none"]
         return shapes.Initialized(
             keyed_translate.VERSION,
             shapes.Info(info.name, info.title, info.version),

@@ -1,0 +1,42 @@
+"""Login methods of a peer, as the clients of a gateway see and use them.
+
+A method of the keyed dialect takes a secret. A client of ACP cannot send one, and is not shown
+such a method.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from dragoman.client.conversation import Peer
+from dragoman.dialects import discovery
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import Unsupported
+
+if TYPE_CHECKING:
+    from dragoman.client.legacy import KeyedPeer
+
+_SECRETS: Final = ("password", "token")
+
+
+def methods(peer: Peer, *, secret: bool) -> tuple[acp.AuthMethod, ...]:
+    """The methods with which the peer logs in by itself, or those that take a secret."""
+    if peer.dialect == discovery.ACP:
+        return () if secret else tuple(peer.client.agent.auth_methods)
+    keyed = peer.dialect == discovery.KEYED
+    return tuple(
+        acp.AuthMethodAgent(id=method.id, name=method.name, description=method.description)
+        for method in peer.auth_methods
+        if (keyed if secret else method.kind == "agent")
+    )
+
+
+async def authenticate(peer: Peer, method_id: str) -> None:
+    """Log in, with the secrets that a client of the keyed dialect sent along."""
+    secrets = {name: text for name in _SECRETS if (text := getattr(method_id, name, None))}
+    if not secrets:
+        await peer.authenticate(str(method_id))
+    elif peer.dialect == discovery.KEYED:
+        await cast("KeyedPeer", peer).authenticate(str(method_id), **secrets)
+    else:
+        raise Unsupported(f"the agent takes no {' or '.join(secrets)}: it logs in by itself")
