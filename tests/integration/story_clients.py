@@ -217,14 +217,16 @@ class ThreadsListener(Listener):
         if result["status"] == "error":
             self.note("failed", message=result["error"]["message"])
             return
-        self.text("say", result["content"])
+        said = "".join(note["text"] for note in self.notes if note["what"] == "say")
+        assert said == result["content"]
         usage = result.get("usage")
         if usage is not None:
             self.note("turn", input=usage["input_tokens"], output=usage["output_tokens"])
         self.note("end", stop={"complete": "end_turn"}[result["status"]])
 
     def hear(self, method: str, params: Any, message: Any) -> None:
-        """Progress has no names in this dialect, so nothing can be made of it."""
+        """Progress has no names in this dialect; its text is the answer so far."""
+        self.text("say", params["text"])
 
 
 class TaggedListener(Listener):

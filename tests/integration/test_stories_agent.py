@@ -88,12 +88,6 @@ class Expected:
     def of(self, story: Story) -> list[Note]:
         self._offer(story.choices)
         self._walk(story.steps)
-        if Part.STREAMED_TEXT in self._lost:
-            whole = "".join(note["text"] for note in self.notes if note["what"] == "say")
-            self.notes = [note for note in self.notes if note["what"] != "say"]
-            # There is no text without a good end.
-            said = [] if self._failed else [{"what": "say", "text": whole}]
-            self.notes = said + self.notes
         if not self._failed:
             if self._count is not None and Part.TURN_USAGE not in self._lost:
                 used = {"input": self._count.input, "output": self._count.output}

@@ -156,7 +156,7 @@ class UpdateSender:
         elif isinstance(event, model.CommandsChanged):
             await self.commands()
         elif (
-            event.source.dialect == ACP
+            event.source.spoken == ACP
             and type(self._server.speech) is AcpSpeech
             and gateway_session.takes(event)
         ):

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw, Struct, field
 
-from dragoman.dialects.acp.v1 import translate
+from dragoman.dialects.acp.v1 import shape
 from dragoman.errors import ConfigInvalid, RemoteError
 from dragoman.policy.rules import Policy, PolicyName, PolicySettings
 from dragoman.rpc import boundary
@@ -19,7 +19,7 @@ from dragoman.wire.messages import UNDECODABLE
 T = TypeVar("T")
 
 
-META: Final = translate.META
+META: Final = shape.META
 """Where in a `_meta` ours stands."""
 
 LINEAGE: Final = ("depth", "lineage")
@@ -219,7 +219,7 @@ def our_meta(body: dict[str, Raw], shape: type[T]) -> T:
 
 
 NOTHING: Final[frozenset[str]] = frozenset()
-MODEL: Final = frozenset({"model"})
+FOR_GATEWAY: Final = frozenset({"model", shape.METADATA})
 """What the gateway in front of a peer reads in the `_meta` of `session/new`."""
 
 
@@ -252,8 +252,8 @@ def with_added(result: Raw, added: Added) -> Raw:
         theirs = {} if meta is None or bytes(meta) == b"null" else members(meta)
         before = theirs.get(META)
         # A stop reason that was translated on the way here is still wanted in the peer's word.
-        if before is not None and (stop := text(members(before).get(translate.STOP))) is not None:
-            ours = {**ours, translate.STOP: stop}
+        if before is not None and (stop := text(members(before).get(shape.STOP))) is not None:
+            ours = {**ours, shape.STOP: stop}
     except RemoteError:
         # A result that is no object is the peer's own business.
         return result

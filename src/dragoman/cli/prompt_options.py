@@ -238,6 +238,14 @@ ENV: Final = CommandOption(
     repeat=True,
     complete=complete_variable,
 )
+META: Final = CommandOption(
+    "meta",
+    "Tell a new session something about its surroundings, such as branch=main or title=Parser. May"
+    " be repeated.",
+    kind=str,
+    metavar="NAME=VALUE",
+    repeat=True,
+)
 SESSION: Final = (
     CommandOption(
         "session",
@@ -313,6 +321,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
         MCP_CONFIG,
         DIALECT,
         ENV,
+        META,
         *SESSION,
         CommandOption("no_wait", "Print the id of the job and leave; the agent goes on with it."),
         COLD,
@@ -334,6 +343,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
         MCP_CONFIG,
         DIALECT,
         ENV,
+        META,
         *SESSION,
         COLD,
         TTL,

@@ -181,6 +181,7 @@ def _request(
         once=plan.session is None and (plan.no_wait or not plan.keep_open),
         keep_open=plan.keep_open,
         mcp_servers=plan.mcp_servers,
+        metadata=plan.metadata,
         mode=plan.mode,
         model=plan.model,
         approver=permit_of(

@@ -57,6 +57,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     mcp_config: Path | None = None
     dialect: str | None = None
     env: Sequence[str] = ()
+    meta: Sequence[str] = ()
     format: str | None = None
     json_strict: bool = False
     verbose: bool = False
@@ -98,6 +99,8 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     """The names of those of them that the agent leaves out."""
     dialect: str | None = None
     env: Sequence[str] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """What a new session is told of its surroundings."""
     max_line_size: int | None = None
     cards: Path | None = None
     """Where the cards of verified peers are; None if the agent is no peer of ours."""
@@ -211,6 +214,7 @@ def plan_of(options: RunOptions) -> RunPlan:
         mcp_servers=servers,
         dialect=options.dialect,
         env=_env(options.env, own.env),
+        metadata=_metadata(options.meta),
         max_line_size=settings.max_line_size,
         cards=paths.data / CARDS if way.descriptor is not None else None,
         notices=notices,
@@ -373,6 +377,19 @@ def _env(given: Sequence[str], own: Sequence[str]) -> list[str]:
         if name != "*" and VARIABLE.fullmatch(name.removesuffix("*")) is None:
             raise UsageError(f"--env takes the name of a variable, and {name!r} is none")
     return [*given, *own]
+
+
+def _metadata(given: Sequence[str]) -> dict[str, str]:
+    from dragoman.client.conversation import require_metadata
+
+    told: dict[str, str] = {}
+    for word in given:
+        name, equals, value = word.partition("=")
+        if not name or not equals:
+            raise UsageError(f"--meta takes NAME=VALUE, such as branch=main, not {word!r}")
+        if told.setdefault(name, value) != value:
+            raise UsageError(f"--meta: {name} is given twice with different values")
+    return require_metadata(told)
 
 
 def _notices(options: RunOptions, config: Config, catalogue: Catalogue) -> Sequence[str]:

@@ -18,14 +18,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self
 
-from msgspec import Struct, field
+from msgspec import Struct, field, json
 from msgspec.structs import replace
 
 from dragoman.client.budgets import Budgets
 from dragoman.client.folders import absolute
 from dragoman.client.not_entered import Entering
 from dragoman.client.permissions import Denial, Permit, require_permit
-from dragoman.client.results import BY_DENIAL, Result, explain, outcome_with, stop_of
+from dragoman.client.results import (
+    BY_DENIAL,
+    Result,
+    explain,
+    outcome_with,
+    own_error,
+    peer_end,
+    stop_of,
+)
 from dragoman.client.turns import BaseTurn, Prompted, TurnEndMark, TurnStage
 from dragoman.errors import (
     DragomanError,
@@ -52,6 +60,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
+OURS: Final = "dragoman"
+"""The name in a session's metadata that dragoman itself uses, for its brokers."""
+
 
 class SessionSummary(Struct, frozen=True):
     """A session that the other side remembers."""
@@ -60,6 +71,9 @@ class SessionSummary(Struct, frozen=True):
     cwd: str | None = None
     title: str | None = None
     updated_at: str | None = None
+    created_at: str | None = None
+    status: str | None = None
+    """The other side's own word for its state, such as active, completed or error."""
 
 
 class Opening(Struct, frozen=True, kw_only=True):
@@ -74,6 +88,22 @@ class Opening(Struct, frozen=True, kw_only=True):
     mcp_servers: Sequence[Any] = ()
     additional_directories: Sequence[Path] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
+    """What a new session is told of its surroundings, such as a branch; in ACP its `_meta`."""
+
+
+def require_metadata(metadata: object) -> dict[str, Any]:
+    """The metadata of a session. Raises `UsageError` if it cannot be sent."""
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping) or not all(isinstance(key, str) for key in metadata):
+        raise UsageError("metadata= takes a mapping of names to values, such as {'branch': 'main'}")
+    if OURS in metadata:
+        raise UsageError(f"metadata=: the name {OURS!r} is reserved")
+    try:
+        json.encode(metadata)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"metadata=: not a JSON value: {error}") from error
+    return dict(metadata)
 
 
 _USE: Final = "session(…) is not open yet: write `async with peer.session(…) as session:`"
@@ -165,9 +195,11 @@ class Peer(abc.ABC):
         model: str | None = None,
         mcp_servers: Sequence[Any] = (),
         additional_directories: Sequence[str | Path] = (),
+        metadata: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[Conversation]:
         """A new session, or an earlier one: with its history (`load`), without (`resume`), or
-        branched off (`fork`). What the dialect cannot do is an error before anything is sent."""
+        branched off (`fork`). `metadata` tells a new one of its surroundings, such as its title or
+        a branch. What the dialect cannot do is an error before anything is sent."""
         chosen = [(h, i) for h, i in (("load", load), ("resume", resume), ("fork", fork)) if i]
         if len(chosen) > 1:
             raise Unsupported("a session is loaded, resumed or forked: choose one")
@@ -184,6 +216,9 @@ class Peer(abc.ABC):
         if isinstance(mcp_servers, str | bytes | Mapping):
             kind = type(mcp_servers).__name__
             raise UsageError(f"mcp_servers= takes a list of servers, not {kind}")
+        told = require_metadata(metadata)
+        if told and how != "new":
+            raise UsageError("metadata= is for a new session")
         opening = Opening(
             cwd=absolute(cwd) if cwd is not None else self.workspace,
             how=how,
@@ -192,6 +227,7 @@ class Peer(abc.ABC):
             model=model,
             mcp_servers=mcp_servers,
             additional_directories=[absolute(path) for path in additional_directories],
+            metadata=told,
         )
         conversation = await self.open(opening)
         try:
@@ -402,11 +438,16 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
 
     def failed(self, error: DragomanError) -> None:
         """The turn ended with an error of the connection or of the other side."""
-        outcome, failure = explain(error)
-        ended = self._ended(outcome, stop_of(error), failure)
+        end = peer_end(error)
+        cause: DragomanError | None = error
+        if end is None:
+            outcome, failure = explain(error)
+            ended = self._ended(outcome, stop_of(error), failure)
+        else:
+            ended, cause = self._ended(end.outcome, end.stop, end.failure), own_error(error, end)
         if self.state is not TurnStage.ENDED and self._why is None:
             self.made(ended)
-        self.conclude(ended, error)
+        self.conclude(ended, cause)
 
     def made(self, event: model.Event) -> None:
         """An event that no message made is about to be put: for whoever watches all events."""

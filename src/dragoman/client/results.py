@@ -110,6 +110,8 @@ def explain(error: DragomanError) -> tuple[Outcome, Failure]:
             outcome, kind = Outcome.AUTH_REQUIRED, ErrorKind.AUTH_REQUIRED
         case CallCancelled():
             outcome, kind = Outcome.CANCELLED, ErrorKind.CANCELLED
+        case RemoteError() if (end := peer_end(error)) is not None and end.failure is not None:
+            return end.outcome, end.failure
         case RemoteError():
             kind = error_kind(error.code, error.message, error.data)
             outcome = ERROR_OUTCOMES.get(kind, Outcome.FAILED)
@@ -139,6 +141,49 @@ def explain(error: DragomanError) -> tuple[Outcome, Failure]:
     return outcome, Failure(str(error), kind, code, error.retryable, data)
 
 
+class PeerEnd(msgspec.Struct, frozen=True, rename="camel"):
+    """How a peer ended a turn, on its way through a gateway that can only answer with an error."""
+
+    outcome: Outcome
+    stop: str = ""
+    failure: Failure | None = None
+    by_error: bool = False
+    """Whether the peer answered the prompt with an error, and did not report a failure itself."""
+
+
+def with_end(data: Any, result: Result) -> Any:
+    """The data of an error that answers a prompt, with how the peer ended the turn."""
+    if not (data is None or isinstance(data, dict)):
+        return data
+    end = PeerEnd(result.outcome, result.stop, result.failure, result.error is not None)
+    return _with_ours(data, _ENDED, msgspec.to_builtins(end, enc_hook=str))
+
+
+def peer_end(error: DragomanError) -> PeerEnd | None:
+    """How the peer ended the turn, in an error of a gateway or a broker before it."""
+    data = error.data if isinstance(error, RemoteError) else None
+    ours = data.get(_OURS) if isinstance(data, dict) else None
+    told = ours.get(_ENDED) if isinstance(ours, dict) else None
+    if told is None:
+        return None
+    try:
+        end = msgspec.convert(told, PeerEnd)
+    except msgspec.ValidationError:
+        return None
+    # An error is never a good end, whatever it says.
+    return None if end.outcome.good else end
+
+
+def own_error(error: DragomanError, end: PeerEnd) -> DragomanError | None:
+    """The error of the peer itself among such an error; None if it has reported a failure."""
+    if not end.by_error or end.outcome is Outcome.AUTH_REQUIRED or end.failure is None:
+        return error if end.by_error else None
+    assert isinstance(error, RemoteError)
+    own = RemoteError(error.code, error.message, end.failure.data)
+    own.stderr_tail = error.stderr_tail
+    return own
+
+
 def stderr_size(stream: object) -> int:
     """How many bytes the program behind a stream wrote to its stderr; 0 if it is not a program."""
     size = getattr(stream, "stderr_size", 0)
@@ -157,6 +202,13 @@ what counts."""
 
 _OURS: Final = "dragoman"
 _TAIL: Final = "stderrTail"
+_ENDED: Final = "ended"
+
+
+def _with_ours(data: dict[str, Any] | None, name: str, value: Any) -> dict[str, Any]:
+    """The data of an error with something that is ours, beside what else is."""
+    ours = (data or {}).get(_OURS)
+    return {**(data or {}), _OURS: {**(ours if isinstance(ours, dict) else {}), name: value}}
 
 
 def stderr_of(error: DragomanError | None) -> str:
@@ -173,16 +225,18 @@ def with_stderr(data: Any, tail: str) -> Any:
     """The data of an agent's error on the wire, with the end of its stderr."""
     if not tail or not (data is None or isinstance(data, dict)):
         return data
-    return {**(data or {}), _OURS: {_TAIL: tail}}
+    return _with_ours(data, _TAIL, tail)
 
 
 def split_stderr(data: Any) -> tuple[str, Any]:
     """The end of the stderr in such data, and the agent's own data."""
     ours = data.get(_OURS) if isinstance(data, dict) else None
     tail = ours.get(_TAIL) if isinstance(ours, dict) else None
-    if not isinstance(tail, str):
+    if not isinstance(tail, str) or not isinstance(ours, dict):
         return "", data
     own = {name: value for name, value in data.items() if name != _OURS}
+    if others := {name: value for name, value in ours.items() if name != _TAIL}:
+        own[_OURS] = others
     return tail, own or None
 
 

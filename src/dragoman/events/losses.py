@@ -17,7 +17,6 @@ class Part(enum.StrEnum):
     """A part of a session that a dialect may be unable to say."""
 
     THOUGHTS = "thoughts"
-    STREAMED_TEXT = "text before the end of a turn, and at all unless it ends well"
     MESSAGE_IDS = "the ids of messages"
     CHANGES = "changes of files"
     CHANGE_TEXTS = "whose call a change is, its kind, its texts, and that it is only proposed"

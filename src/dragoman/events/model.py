@@ -75,11 +75,20 @@ __all__ = [
 ]
 
 
-class Source(Struct, frozen=True, gc=False):
+class Source(Struct, frozen=True, gc=False, omit_defaults=True):
     """The connection an event came from."""
 
     dialect: str
+    """What the agent speaks."""
     connection: str
+    via: str = ""
+    """What the connection speaks if a broker or a gateway translates for the agent; then `native`
+    and `raw` are in that dialect."""
+
+    @property
+    def spoken(self) -> str:
+        """The dialect of `native` and `raw`."""
+        return self.via or self.dialect
 
 
 class Base(Struct, frozen=True, gc=False):

@@ -58,22 +58,6 @@ def _unset(name: str) -> Rule:
 # -- rules that need more than one event
 
 
-def _whole_text(events: Sequence[Event]) -> list[Event]:
-    kept: list[Event] = []
-    said: list[str] = []
-    for event in events:
-        if isinstance(event, model.MessageDelta) and event.role is Role.AGENT and not event.replay:
-            said.append(event.text)
-            continue
-        if isinstance(event, model.TurnEnded) and not event.replay:
-            good = event.outcome is Outcome.OK
-            whole = event.text if event.text is not None else "".join(said)
-            event = replace(event, text=whole if good else None)
-            said = []
-        kept.append(event)
-    return kept
-
-
 def _numbered(events: Sequence[Event]) -> list[Event]:
     numbers: dict[str, str] = {}
     kept: list[Event] = []
@@ -157,7 +141,6 @@ _MESSAGES: Final = (model.MessageDelta, model.MessageSet)
 
 _RULES: Final[dict[Part, Rule]] = {
     Part.THOUGHTS: _drop(*_MESSAGES, only=_is_thought),
-    Part.STREAMED_TEXT: _whole_text,
     Part.MESSAGE_IDS: _change(
         model.MessageDelta, lambda e: {"message_id": None}, lambda e: not e.replay
     ),

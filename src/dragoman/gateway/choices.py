@@ -14,6 +14,7 @@ from dragoman.client.acp.session import Session
 from dragoman.client.conversation import Conversation
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.session import OPEN_ENDED
+from dragoman.dialects.acp.v1.shape import METADATA, ours_in
 from dragoman.events import parts
 from dragoman.events.view import View
 
@@ -83,9 +84,14 @@ class Choices(SessionSettings):
 def wanted_model(meta: Mapping[str, Any]) -> str | None:
     """The model that a client asks for in the `_meta` of its `session/new`. ACP has no word for
     it, and some dialects take a model only there."""
-    ours = meta.get("dragoman")
-    model = ours.get(MODEL_OPTION) if isinstance(ours, Mapping) else None
+    model = ours_in(meta).get(MODEL_OPTION)
     return model if isinstance(model, str) and model else None
+
+
+def wanted_metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata for a session of an agent that does not speak ACP, in the same place."""
+    told = ours_in(meta).get(METADATA)
+    return dict(told) if isinstance(told, Mapping) else {}
 
 
 def stands_for_models(conversation: Conversation, option_id: str) -> bool:

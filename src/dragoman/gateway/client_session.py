@@ -27,13 +27,15 @@ from dragoman.client.permissions import Answer, Chosen, Decision, Question
 from dragoman.client.turns import TurnEndMark as Ended
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
+from dragoman.dialects.acp.v1.session import listed_meta
+from dragoman.dialects.acp.v1.shape import DIALECT, META
 from dragoman.errors import ConnectionLost, DragomanError, RemoteError
 from dragoman.events import model
 from dragoman.events.fold import apply
 from dragoman.gateway import login, prompt_responses
 from dragoman.gateway.acp_filter import RAW_KEY
 from dragoman.gateway.acp_passthrough import PassthroughSession
-from dragoman.gateway.choices import Choices, stands_for_models, wanted_model
+from dragoman.gateway.choices import Choices, stands_for_models, wanted_metadata, wanted_model
 from dragoman.gateway.client_requests import tool_call_of
 from dragoman.gateway.events_to_acp import AcpTranslator
 from dragoman.gateway.relay import Upstream
@@ -60,21 +62,6 @@ MAX_LISTED: Final = 10_000
 _UPDATE: Final = acp.SESSION_UPDATE.name
 
 _KINDS: Final = frozenset(answer.value for answer in Answer if answer is not Answer.CANCEL)
-
-
-def refusing(
-    handler: Callable[P, Awaitable[T]],
-) -> Callable[P, Awaitable[T]]:
-    """Wrap a handler: its errors become errors of the protocol."""
-
-    @functools.wraps(handler)
-    async def refused(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return await handler(*args, **kwargs)
-        except DragomanError as error:
-            raise prompt_responses.refusal(error) from error
-
-    return refused
 
 
 class ClientSession:
@@ -143,6 +130,18 @@ class ClientSession:
             except DragomanError as error:
                 log.debug("session %s is not closed at the peer: %s", conversation.id, error)
 
+    def _refusing(self, handler: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        """Wrap a handler: its errors become errors of the protocol."""
+
+        @functools.wraps(handler)
+        async def refused(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return await handler(*args, **kwargs)
+            except DragomanError as error:
+                raise self._gateway.refusal(error) from error
+
+        return refused
+
     # -- the agent that the client sees
 
     def _agent(self) -> Agent:
@@ -161,26 +160,28 @@ class ClientSession:
             additional_directories=bool(can.additional_directories),
             dialect=self._gateway.dialect,
         )
+        # Whoever is between us and the user knows what really speaks here.
+        agent.info = replace(agent.info, meta={META: {DIALECT: peer.dialect}})
         agent.choices = Choices()
         agent.secret_methods = login.methods(peer, secret=True)
         agent.prompt(self._prompt)
-        agent.new_session(refusing(self._new))
-        agent.close_session(refusing(self._close))
-        agent.set_mode(refusing(self._set_mode))
-        agent.set_option(refusing(self._set_option))
+        agent.new_session(self._refusing(self._new))
+        agent.close_session(self._refusing(self._close))
+        agent.set_mode(self._refusing(self._set_mode))
+        agent.set_option(self._refusing(self._set_option))
         # Unknown capabilities are offered: the peer refuses what it cannot do.
         if can.load is not False:
-            agent.load_session(refusing(self._load))
+            agent.load_session(self._refusing(self._load))
         if can.resume is not False:
-            agent.resume_session(refusing(self._resume))
+            agent.resume_session(self._refusing(self._resume))
         if can.list is not False:
-            agent.list_sessions(refusing(self._list))
+            agent.list_sessions(self._refusing(self._list))
         if can.delete is not False:
-            agent.delete_session(refusing(peer.delete_session))
+            agent.delete_session(self._refusing(peer.delete_session))
         if agent.auth_methods or agent.secret_methods:
-            agent.authenticate(refusing(functools.partial(login.authenticate, peer)))
+            agent.authenticate(self._refusing(functools.partial(login.authenticate, peer)))
         if can.logout:
-            agent.logout(refusing(peer.logout))
+            agent.logout(self._refusing(peer.logout))
         return agent
 
     # -- sessions
@@ -198,6 +199,7 @@ class ClientSession:
             model=wanted_model(session.meta) if how == "new" else None,
             mcp_servers=servers,
             additional_directories=session.additional_directories,
+            metadata=wanted_metadata(session.meta) if how == "new" else {},
         )
         with self._gateway.early.expecting():
             conversation = await self._peer.open(opening)
@@ -239,6 +241,7 @@ class ClientSession:
                     cwd=summary.cwd or str(self._peer.workspace),
                     title=summary.title,
                     updated_at=summary.updated_at,
+                    meta=listed_meta(summary.created_at, summary.status),
                 )
             )
             if len(found) >= MAX_LISTED:
@@ -289,11 +292,11 @@ class ClientSession:
                     running, functools.partial(self._tell, gateway_session)
                 )
                 result = running.result
-            return prompt_responses.response(result, ended)
+            return prompt_responses.response(result, ended, refusal=self._gateway.refusal)
         except RemoteError:
             raise
         except DragomanError as error:
-            raise prompt_responses.refusal(error) from error
+            raise self._gateway.refusal(error) from error
         finally:
             gateway_session.turning = False
             gateway_session.running = None

@@ -19,6 +19,7 @@ from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.codec import RESERVED
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
+from dragoman.gateway import prompt_responses
 from dragoman.gateway.acp_filter import RAW_KEY
 from dragoman.gateway.client_requests import Services
 from dragoman.gateway.client_session import ClientSession
@@ -61,12 +62,15 @@ class Gateway:
         raw: bool = False,
         dialect: str | None = None,
         max_line_size: int | None = None,
+        refusal: prompt_responses.Refusal = prompt_responses.refusal,
     ) -> None:
         if dialect is not None:
             require_dialect(dialect)
         self.peer = peer
         self.raw = raw
         self.dialect = dialect
+        self.refusal = refusal
+        """Makes the error that a client gets of one on the way to the peer."""
         self.settings = ConnectionSettings(
             max_line_size=max_line_size or DEFAULT_MAX_LINE_SIZE,
             cancel_notice=_cancel_notice,

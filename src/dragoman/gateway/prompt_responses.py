@@ -6,15 +6,17 @@ them. Sends nothing: `gateway.client_session` and `gateway.acp_passthrough` do.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from dragoman.client.conversation import Result
+from dragoman.client.results import with_end
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import translate
+from dragoman.dialects.acp.v1 import shape, translate
 from dragoman.errors import AuthRequired, DragomanError, InvalidAnswer, RemoteError, UsageError
 from dragoman.events import model
 from dragoman.events.parts import Usage
@@ -32,6 +34,9 @@ _STOPS: Final[dict[Outcome, acp.StopReason]] = {
     # The agent's own word goes along.
     Outcome.UNKNOWN: acp.StopReason.END_TURN,
 }
+Refusal: TypeAlias = Callable[[DragomanError], RemoteError]
+"""Makes the error that a client gets of one on the way to the peer."""
+
 _KNOWN: Final = frozenset(map(str, acp.StopReason))
 
 
@@ -42,10 +47,16 @@ class _Ended(Struct):
 _ended: Final = msgspec.json.Decoder(_Ended).decode
 
 
-def response(result: Result, ended: model.TurnEnded | None) -> acp.PromptResponse:
+def response(
+    result: Result,
+    ended: model.TurnEnded | None,
+    *,
+    refusal: Refusal | None = None,
+) -> acp.PromptResponse:
     """The answer to a prompt; raises `RemoteError` for a turn that failed.
 
-    A word of ACP for the end is kept, and an answer of a peer that speaks ACP is kept whole.
+    `refusal` makes the error of an error that is not the peer's own, if not the function below. A
+    word of ACP for the end is kept, and an answer of a peer that speaks ACP is kept whole.
     """
     native = _native(ended)
     if native is not None:
@@ -56,9 +67,9 @@ def response(result: Result, ended: model.TurnEnded | None) -> acp.PromptRespons
     stop = _STOPS.get(result.outcome)
     failed = result.error or (result.failure if result.outcome is Outcome.UNKNOWN else None)
     if stop is not None and failed is None:
-        meta = {translate.META: {translate.STOP: result.stop}} if result.stop else None
+        meta = {shape.META: {shape.STOP: result.stop}} if result.stop else None
         return acp.PromptResponse(stop_reason=stop, extra=extra, meta=meta)
-    raise failure(result)
+    raise failure(result, refusal)
 
 
 def translated(answer: acp.PromptResponse) -> acp.PromptResponse:
@@ -72,11 +83,11 @@ def translated(answer: acp.PromptResponse) -> acp.PromptResponse:
         raise RemoteError(
             codes.INTERNAL_ERROR,
             f"the agent ended its turn with the stop reason {word!r}",
-            {"outcome": outcome.value, translate.STOP: word},
+            {"outcome": outcome.value, shape.STOP: word},
         )
-    theirs = (answer.meta or {}).get(translate.META)
-    ours = {**(theirs if isinstance(theirs, dict) else {}), translate.STOP: word}
-    meta = {**(answer.meta or {}), translate.META: ours}
+    theirs = (answer.meta or {}).get(shape.META)
+    ours = {**(theirs if isinstance(theirs, dict) else {}), shape.STOP: word}
+    meta = {**(answer.meta or {}), shape.META: ours}
     return replace(answer, stop_reason=_STOPS[outcome], meta=meta)
 
 
@@ -106,13 +117,17 @@ def _used(usage: Usage | None) -> dict[str, Any] | None:
         "cachedReadTokens": usage.cache_read_tokens,
         "cachedWriteTokens": usage.cache_write_tokens,
     }
-    return {"usage": {name: value for name, value in told.items() if value is not None}}
+    counts: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
+    if total is None:
+        # The protocol wants a sum where the agent gave none.
+        counts["_meta"] = {shape.META: {shape.SUMMED: True}}
+    return {"usage": counts}
 
 
 def _native(ended: model.TurnEnded | None) -> acp.PromptResponse | None:
     if ended is None or ended.raw is None or ended.native != acp.SESSION_PROMPT.name:
         return None
-    if ended.source.dialect != translate.DIALECT:
+    if ended.source.spoken != translate.DIALECT:
         # Others have a method of this name too, and their own words in its result.
         return None
     message = messages.decode(ended.raw)
@@ -124,10 +139,10 @@ def _native(ended: model.TurnEnded | None) -> acp.PromptResponse | None:
         return None
 
 
-def failure(result: Result) -> RemoteError:
+def failure(result: Result, refuse: Refusal | None = None) -> RemoteError:
     """The error that answers the prompt of a turn that failed."""
     if result.error is not None:
-        error = refusal(result.error)
+        error = (refuse or refusal)(result.error)
     else:
         failed = result.failure
         text = failed.message if failed is not None else result.stop
@@ -138,6 +153,8 @@ def failure(result: Result) -> RemoteError:
         error.data = {"outcome": result.outcome.value}
     elif not isinstance(result.error, RemoteError):
         error.data = {"outcome": result.outcome.value, **error.data}
+    if result.error is None or isinstance(result.error, RemoteError):
+        error.data = with_end(error.data, result)
     return error
 
 

@@ -121,6 +121,7 @@ class RunRequest:
     """Whether the servers are also sent to a peer that says that it takes none; otherwise they are
     left out with a notice."""
     additional_directories: Sequence[Path] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     mode: str | None = None
     model: str | None = None
@@ -385,6 +386,7 @@ class Run:
                 model=request.model,
                 mcp_servers=self._servers(),
                 additional_directories=request.additional_directories,
+                metadata=request.metadata,
                 on_notice=self._listener.notice,
                 paths=request.paths,
             ),
@@ -446,11 +448,10 @@ class Run:
             ttl=request.ttl,
             max_idle=request.max_idle,
             paths=request.paths,
-            on_fallback=self._without_broker,
+            on_fallback=lambda error: self._listener.notice(
+                f"{request.peer} is started without a broker: {error}"
+            ),
         )
-
-    def _without_broker(self, error: BrokerUnavailable) -> None:
-        self._listener.notice(f"{self.request.peer} is started without a broker: {error}")
 
     async def _enforce(self) -> None:
         conversation, view = self.opened.conversation, self.seen.view

@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -145,6 +145,10 @@ class ListedSession:
     title: str | None = None
     updated: str | None = None
     """When it was last used, as the peer says it."""
+    created: str | None = None
+    """When it began, as the peer says it."""
+    status: str | None = None
+    """The peer's own word for its state."""
     at_peer: bool | None = None
     """Whether the peer remembers it; None if nobody asked."""
 
@@ -169,6 +173,8 @@ def merge(
                 cwd=record.cwd,
                 title=record.title or (summary.title if summary else None),
                 updated=summary.updated_at if summary else None,
+                created=summary.created_at if summary else None,
+                status=summary.status if summary else None,
                 at_peer=summary is not None if asked else None,
             )
         )
@@ -179,6 +185,8 @@ def merge(
             cwd=summary.cwd,
             title=summary.title,
             updated=summary.updated_at,
+            created=summary.created_at,
+            status=summary.status,
             at_peer=True,
         )
         for summary in known.values()
@@ -216,6 +224,8 @@ class WantedSession:
     """The model to begin with. `model_choice.use_model` reads back whether it is used."""
     mcp_servers: Sequence[Any] = ()
     additional_directories: Sequence[Path] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What a new one is told of its surroundings."""
     on_notice: Callable[[str], None] | None = None
     """Who is told why it takes so long."""
     paths: Paths | None = None
@@ -356,7 +366,10 @@ def _beginning(peer: Peer, wanted: WantedSession) -> Opening:
         model=wanted.model if peer.dialect != ACP else None,
         mcp_servers=wanted.mcp_servers,
         additional_directories=wanted.additional_directories,
-        metadata=_names(peer, wanted.key, wanted.name, once=wanted.once, model=wanted.model),
+        metadata={
+            **wanted.metadata,
+            **_names(peer, wanted.key, wanted.name, once=wanted.once, model=wanted.model),
+        },
     )
 
 

@@ -132,7 +132,7 @@ class SessionEventsWriter:
         return await self._writer.flush()
 
     def _lines(self, event: model.Event) -> list[bytes]:
-        if event.source.dialect == ACP:
+        if event.source.spoken == ACP:
             raw = event.raw
             # One message may make several events.
             if raw is None or raw is self._raw or not event.native.startswith(UPDATE):

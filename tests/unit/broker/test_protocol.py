@@ -45,11 +45,12 @@ def test_a_peer_is_told_how_deep_it_stands_and_nothing_else_of_ours() -> None:
     assert sent == {"a": 1, "_meta": {"dragoman": {"depth": 2, "lineage": ["j-0"]}}}
 
 
-def test_the_bridge_in_front_of_a_peer_also_reads_the_model() -> None:
-    body = protocol.members(raw({"_meta": {"dragoman": {"key": "s-1", "model": "x"}}}))
+def test_the_gateway_in_front_of_a_peer_also_reads_model_and_metadata() -> None:
+    told = {"model": "x", "metadata": {"branch": "main"}}
+    body = protocol.members(raw({"_meta": {"dragoman": {"key": "s-1", **told}}}))
     assert plain(protocol.pack(protocol.without_our_meta(body))) == {}
-    sent = protocol.without_our_meta(body, but=protocol.MODEL)
-    assert plain(protocol.pack(sent)) == {"_meta": {"dragoman": {"model": "x"}}}
+    sent = protocol.without_our_meta(body, but=protocol.FOR_GATEWAY)
+    assert plain(protocol.pack(sent)) == {"_meta": {"dragoman": told}}
 
 
 @pytest.mark.parametrize("meta", [None, {}, {"dragoman": {}}])

@@ -23,7 +23,7 @@ from dragoman.client.conversation import (
     blocks_of,
 )
 from dragoman.client.permissions import Denial, approve_all
-from dragoman.errors import BudgetExceeded, RemoteError, Unsupported
+from dragoman.errors import BudgetExceeded, RemoteError, Unsupported, UsageError
 from dragoman.events import model
 from dragoman.events.parts import Block, Capabilities, Cost, Failure, PeerInfo, Text, Usage
 from dragoman.events.words import ChangeStage, Outcome, Role, ToolStatus
@@ -337,3 +337,23 @@ def test_a_prompt_is_text_or_a_block_or_several() -> None:
     assert blocks_of("x") == (Text("x"),)
     assert blocks_of(Text("x")) == (Text("x"),)
     assert blocks_of([Text("x"), Text("y")]) == (Text("x"), Text("y"))
+
+
+@aio
+async def test_metadata_is_handed_to_a_new_session() -> None:
+    peer = Able(load=True)
+    async with peer.session(metadata={"branch": "main"}):
+        assert peer.openings[0].metadata == {"branch": "main"}
+    with pytest.raises(UsageError, match="for a new session"):
+        async with peer.session(load="x", metadata={"branch": "main"}):
+            pass
+
+
+@pytest.mark.parametrize("metadata", [["branch"], {1: "a"}, {"dragoman": {}}, {"a": object()}])
+@aio
+async def test_metadata_that_cannot_be_sent_is_refused(metadata: Any) -> None:
+    peer = Able()
+    with pytest.raises(UsageError, match="metadata="):
+        async with peer.session(metadata=metadata):
+            pass
+    assert peer.openings == []

@@ -6,14 +6,18 @@ import pytest
 
 from dragoman.client.results import (
     MAX_STDERR_SIZE,
+    PeerEnd,
     Result,
     add_stderr,
     error_kind,
     explain,
     failure_record,
     outcome_with,
+    own_error,
+    peer_end,
     split_stderr,
     stderr_of,
+    with_end,
     with_stderr,
 )
 from dragoman.errors import (
@@ -197,3 +201,53 @@ def test_a_job_stores_the_stderr_with_the_failure() -> None:
     assert failure_record(failure, failed("why"))["stderr_tail"] == "why"
     assert "stderr_tail" not in failure_record(failure, None)
     assert failure_record(failure, None)["message"] == "broken"
+
+
+FAILURE = Failure("slow down", ErrorKind.RATE_LIMITED, "rate_limit", True, {"after": 3})
+
+
+def test_how_a_peer_ended_a_turn_travels_in_the_data_of_an_error() -> None:
+    reported = Result(Outcome.QUOTA, "", "error", FAILURE)
+    error = RemoteError(-32603, "slow down", with_end({"outcome": "quota"}, reported))
+    end = peer_end(error)
+    assert end == PeerEnd(Outcome.QUOTA, "error", FAILURE)
+    assert own_error(error, end) is None
+    assert explain(error) == (Outcome.QUOTA, FAILURE)
+
+
+def test_an_error_of_the_peer_is_restored_with_its_own_data() -> None:
+    theirs = RemoteError(-32000, "slow down", {"after": 3})
+    result = Result(Outcome.QUOTA, "", "remote_error", FAILURE, error=theirs)
+    error = RemoteError(-32000, "slow down", with_end({"outcome": "quota"}, result))
+    error.stderr_tail = "429"
+    end = peer_end(error)
+    assert end is not None
+    own = own_error(error, end)
+    assert isinstance(own, RemoteError)
+    assert (own.code, own.message, own.data, own.stderr_tail) == (
+        *(-32000, "slow down", {"after": 3}),
+        "429",
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        {},
+        {"dragoman": 3},
+        {"dragoman": {}},
+        {"dragoman": {"ended": {"outcome": "new word"}}},
+        {"dragoman": {"ended": {"outcome": "ok"}}},
+    ],
+)
+def test_an_error_without_a_bad_end_of_the_peer_is_an_error(data: object) -> None:
+    assert peer_end(RemoteError(-32603, "no", data)) is None
+    assert peer_end(UsageError("no")) is None
+
+
+def test_stderr_and_the_end_of_a_turn_travel_together() -> None:
+    data = with_end(None, Result(Outcome.FAILED, "", "error"))
+    tail, rest = split_stderr(with_stderr(data, "traceback"))
+    assert (tail, rest) == ("traceback", data)
+    assert with_end(["x"], Result(Outcome.FAILED, "")) == ["x"]

@@ -163,14 +163,6 @@ def test_a_title_waits_for_what_becomes_of_the_name() -> None:
     assert (event.title, event.kind) == ("read", ToolKind.READ)
 
 
-def test_text_comes_whole_with_a_good_end_and_not_at_all_with_another() -> None:
-    pieces = [make(model.MessageDelta, Role.AGENT, text) for text in "ab"]
-    good = make(model.TurnEnded, Outcome.OK)
-    assert without([*pieces, good], {Part.STREAMED_TEXT}) == [replace(good, text="ab")]
-    assert without([*pieces, ENDED], {Part.STREAMED_TEXT}) == [ENDED]
-    assert without([OLD], {Part.STREAMED_TEXT}) == [OLD]
-
-
 def test_changes_add_up_over_a_turn_and_proposals_do_not_count() -> None:
     start = make(model.TurnStarted, ())
     proposed = make(model.FilesChanged, CHANGES[:1], ChangeStage.PROPOSED, "x")
@@ -205,4 +197,4 @@ def test_ids_are_numbered_by_their_first_appearance() -> None:
 
 def test_every_part_is_tested_here() -> None:
     tested = {part for part, *_ in CHANGED} | set(UNSET_FIELDS) | {part for part, _ in DROPPED}
-    assert tested | {Part.STREAMED_TEXT} == set(Part)
+    assert tested == set(Part)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec import Raw
 
-from dragoman.client.results import Result, stop_of
+from dragoman.client.results import PeerEnd, Result, peer_end, stop_of
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import (
@@ -50,7 +52,8 @@ def test_a_turn_that_failed_is_an_error_and_never_a_quiet_end(outcome: Outcome) 
     with pytest.raises(RemoteError) as caught:
         prompt_responses.response(Result(outcome, "", "why", Failure("because")), None)
     assert (caught.value.code, caught.value.message) == (-32603, "because")
-    assert caught.value.data == {"outcome": outcome.value}
+    assert caught.value.data["outcome"] == outcome.value
+    assert peer_end(caught.value) == PeerEnd(outcome, "why", Failure("because"))
 
 
 def test_a_login_that_is_wanted_has_the_code_for_it() -> None:
@@ -159,9 +162,9 @@ def test_an_error_on_the_way_goes_before_the_words_of_the_end() -> None:
 
 def test_the_peers_own_error_is_not_changed_by_answering_with_it() -> None:
     theirs = RemoteError(4711, "no")
-    assert prompt_responses.failure(Result(Outcome.FAILED, "", error=theirs)).data == {
-        "outcome": "failed"
-    }
+    told = prompt_responses.failure(Result(Outcome.FAILED, "", error=theirs))
+    assert told.data["outcome"] == "failed"
+    assert peer_end(told) == PeerEnd(Outcome.FAILED, by_error=True)
     assert theirs.data is None
 
 
@@ -194,7 +197,15 @@ def test_an_end_that_is_no_answer_in_acp_is_put_into_its_words(raw: bytes | None
     [
         (None, None),
         (Usage(context_used=3, context_size=9), None),
-        (Usage(1, 2), {"totalTokens": 3, "inputTokens": 1, "outputTokens": 2}),
+        (
+            Usage(1, 2),
+            {
+                "totalTokens": 3,
+                "inputTokens": 1,
+                "outputTokens": 2,
+                "_meta": {"dragoman": {"summed": True}},
+            },
+        ),
         (
             Usage(1, 2, 3, 4, 5, 15),
             {
@@ -209,7 +220,7 @@ def test_an_end_that_is_no_answer_in_acp_is_put_into_its_words(raw: bytes | None
     ],
 )
 def test_what_a_turn_used_is_told_where_agents_of_acp_tell_it(
-    usage: Usage | None, told: dict[str, int] | None
+    usage: Usage | None, told: dict[str, Any] | None
 ) -> None:
     for stop in ("completed", "end_turn"):
         ended = make(model.TurnEnded, Outcome.OK, stop, usage=usage)
@@ -218,4 +229,4 @@ def test_what_a_turn_used_is_told_where_agents_of_acp_tell_it(
         assert (response.extra or {}).get("usage") == told
         if told is not None:
             wire = acp.SESSION_PROMPT.decode_result(acp.encode(response))
-            assert translate.of_answer(wire, place(), None).usage is not None
+            assert translate.of_answer(wire, place(), None).usage == usage

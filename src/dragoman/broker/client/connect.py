@@ -34,11 +34,12 @@ from dragoman.catalogue.open import dialect_of, line_size_of, open_peer, options
 from dragoman.client import file_guard
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions, connection_settings
-from dragoman.client.acp.peer import AcpPeer
+from dragoman.client.acp.peer import AcpConversation, AcpPeer
 from dragoman.client.budgets import Budgets
-from dragoman.client.conversation import Peer, absolute
+from dragoman.client.conversation import Opening, Peer, absolute
 from dragoman.client.options import ConnectOptions, for_dialect, plain_of
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.shape import META, METADATA
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import (
     BrokerUnavailable,
@@ -130,6 +131,18 @@ class WarmClient(AcpClient):
                 revived.__cause__ = error
                 return revived
         return super().explain(error)
+
+
+class WarmPeer(AcpPeer):
+    """A peer behind a broker."""
+
+    async def open(self, opening: Opening) -> AcpConversation:
+        own = {name: value for name, value in opening.metadata.items() if name != META}
+        if own:
+            # An agent that speaks ACP gets them as they are; a gateway reads them among ours.
+            ours = {**opening.metadata.get(META, {}), METADATA: own}
+            opening = structs.replace(opening, metadata={**own, META: ours})
+        return await super().open(opening)
 
 
 def spec_of(
@@ -285,7 +298,7 @@ async def _reach(
         except BaseException:
             await reached.connection.aclose()
             raise
-        peer = AcpPeer(client, workspace)
+        peer = WarmPeer(client, workspace)
         try:
             await client.start()
         except ConnectionLost as error:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
+from dragoman.broker import error_codec
 from dragoman.broker.methods import PING
 from dragoman.broker.spec import BrokerSpec
 from dragoman.client.acp.client import AcpClient
@@ -175,7 +176,7 @@ async def reach(
                 )
             yield PeerLink(Upstream(peer.client), peer, generation, **told)
             return
-        gateway = Gateway(peer, max_line_size=spec.max_line_size)
+        gateway = Gateway(peer, max_line_size=spec.max_line_size, refusal=error_codec.refusal)
         near, far = linked(connection_settings(spec.max_line_size), gateway.settings)
         stack.push_async_callback(far.aclose)
         tasks = TaskOwner("broker's gateway")

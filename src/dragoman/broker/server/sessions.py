@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.broker import protocol
-from dragoman.broker.protocol import MODEL, NOTHING, Added, SessionMeta, pack, with_added
+from dragoman.broker.protocol import FOR_GATEWAY, NOTHING, Added, SessionMeta, pack, with_added
 from dragoman.broker.server.event_log import LogLimits
 from dragoman.broker.server.live_session import NOTHING_SPENT, Keeping, LiveSession
 from dragoman.broker.server.peer_sessions import NEW, PeerSide, loads, takes_up, wanted
@@ -134,7 +134,8 @@ class Sessions:
             session.open_for(caller, session.id)
             far.upstream.route(session.id, session)
 
-        sent = pack(protocol.without_our_meta(body, but=MODEL if far.behind_gateway else NOTHING))
+        but = FOR_GATEWAY if far.behind_gateway else NOTHING
+        sent = pack(protocol.without_our_meta(body, but=but))
         try:
             result = await self._peer.open(far, method, sent, opened)
             session = made[0]

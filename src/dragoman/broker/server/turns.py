@@ -20,7 +20,7 @@ from dragoman.broker import error_codec, protocol
 from dragoman.broker.server.cancellation import Move, Phase, Trigger
 from dragoman.broker.server.jobs import Job, Jobs
 from dragoman.broker.server.queue import Full, Queue
-from dragoman.client.results import add_stderr, explain, failure_record
+from dragoman.client.results import add_stderr, explain, failure_record, peer_end
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import (
@@ -216,10 +216,20 @@ class Turns:
             # A peer that refuses the prompt because of the cancel is not why the turn ended, nor is
             # that a peer was ended because it did not heed it.
             because = job.expired if isinstance(error, RemoteError | PeerUnresponsive) else None
-            outcome, failure = explain(because or error)
-            told = failure_record(failure, because or error)
             usage = _used(None, session.spent())
-            job.end(outcome, next_event=next_event, failure=told, usage=usage)
+            end = peer_end(error) if because is None else None
+            if end is None:
+                outcome, failure = explain(because or error)
+                told = failure_record(failure, because or error)
+                job.end(outcome, next_event=next_event, failure=told, usage=usage)
+            else:
+                job.end(
+                    end.outcome,
+                    next_event=next_event,
+                    stop=end.stop,
+                    failure=None if end.failure is None else failure_record(end.failure, error),
+                    usage=usage,
+                )
         if ran:
             # What the peer says from now on is not part of the turn, and comes behind its answer.
             session.hold_updates()

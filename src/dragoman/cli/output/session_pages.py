@@ -28,7 +28,7 @@ def as_cells(listed: ListedSession, now: float) -> list[str]:
             listed.peer_session_id,
             "",
             listed.peer,
-            "peer's own",
+            "peer's own" + (f", {listed.status}" if listed.status else ""),
             "",
             listed.updated or "",
             listed.title or "",
@@ -48,7 +48,12 @@ def as_json(listed: ListedSession) -> dict[str, Any]:
     """A session as a line of JSON. What only the peer remembers has no key."""
     record = listed.record
     if record is not None:
-        return {**record_as_json(record), "title": listed.title, "at_peer": listed.at_peer}
+        return {
+            **record_as_json(record),
+            "title": listed.title,
+            "at_peer": listed.at_peer,
+            "status": listed.status,
+        }
     return {
         "type": "Session",
         "key": None,
@@ -61,10 +66,11 @@ def as_json(listed: ListedSession) -> dict[str, Any]:
         "mode": None,
         "model": None,
         "events": None,
-        "created_at": None,
+        "created_at": listed.created,
         "updated_at": listed.updated,
         "closed_at": None,
         "at_peer": True,
+        "status": listed.status,
     }
 
 
@@ -86,6 +92,7 @@ def record_as_json(record: SessionRecord) -> dict[str, Any]:
         "updated_at": iso(record.updated_at),
         "closed_at": iso(record.closed_at),
         "at_peer": None,
+        "status": None,
     }
 
 

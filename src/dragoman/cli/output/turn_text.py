@@ -65,6 +65,8 @@ class TextShow(Renderer):
         self._told_tools: dict[str, ToolStatus] = {}
         self._told_changes: set[int] = set()
         """Changes that were shown, by their hashes: they may be long."""
+        self._tools_changed = False
+        """Whether a tool call of this turn has shown its changes: those of the turn repeat them."""
         self._told_plan: dict[str, dict[str, PlanStatus]] = {}
         self._questions: dict[str, str] = {}
         self._answered_something = False
@@ -232,6 +234,8 @@ class TextShow(Renderer):
 
     def _output(self, tool: Tool) -> None:
         printed = tool.text or "\n".join(i.text for i in tool.content if isinstance(i, Text))
+        if not printed and isinstance(tool.output, str):
+            printed = tool.output
         lines = neutral(printed).splitlines()
         limit = None if self.verbose else SHOWN_OUTPUT
         for line in lines[:limit]:
@@ -242,14 +246,20 @@ class TextShow(Renderer):
             self._line(f"  | … cut after {KEPT_OUTPUT} characters", "dim")
 
     def _files(self, event: model.FilesChanged) -> None:
+        changes = [change for change in event.changes if change.path]
         if event.tool_id is None:
-            return  # The whole turn so far, whose parts were shown one by one.
-        key = hash((event.tool_id, event.changes))
-        if key not in self._told_changes:
-            self._told_changes.add(key)
-            if event.tool_id not in self._told_tools:
+            if self._tools_changed or not changes:
+                return  # The whole turn so far, whose parts were shown one by one.
+        else:
+            self._tools_changed = True
+        fresh = [c for c in changes if hash((event.tool_id, c)) not in self._told_changes]
+        if fresh:
+            if event.tool_id is None:
+                self._line("[tool] Changed files: done", "cyan")
+            elif event.tool_id not in self._told_tools:
                 self._tool(event.tool_id)
-            for change in event.changes:
+            for change in fresh:
+                self._told_changes.add(hash((event.tool_id, change)))
                 self._diff(change)
         if event.stage in (ChangeStage.DECLINED, ChangeStage.FAILED):
             self._line(f"  not changed: {event.stage.value}", "red")
@@ -303,6 +313,7 @@ class TextShow(Renderer):
         self.write(joined("", ["\n", self._paint(line, "green" if good else "red"), "\n"]))
         self.flush()
         self._answered_something = False
+        self._tools_changed = False
         self._told_plan.clear()
         self._spoken.clear()
         if good:

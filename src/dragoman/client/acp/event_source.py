@@ -18,6 +18,7 @@ from dragoman.client.acp.client import AcpClient
 from dragoman.client.base import EventFeed
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
+from dragoman.dialects.acp.v1.shape import DIALECT, ours_in
 from dragoman.errors import CallError
 from dragoman.events import model
 from dragoman.events.parts import PeerInfo
@@ -79,6 +80,7 @@ class EventSource(EventFeed):
             return
         if agent.protocol_version != acp.PROTOCOL_VERSION:
             return
+        self._speaks(agent)
         self.tell(
             model.ConnectionReady(
                 *self.no_session.base(call.method, call.line),
@@ -91,6 +93,14 @@ class EventSource(EventFeed):
                 ),
             )
         )
+
+    def _speaks(self, agent: acp.InitializeResponse) -> None:
+        """Take over what the agent behind a gateway speaks, if it says so."""
+        info = agent.agent_info
+        dialect = None if info is None else ours_in(info.meta).get(DIALECT)
+        if isinstance(dialect, str) and dialect not in ("", translate.DIALECT):
+            self.source = model.Source(dialect, self.source.connection, translate.DIALECT)
+            self.no_session = self.place(None)
 
     # -- what the client's handlers tell
 

@@ -30,6 +30,7 @@ from dragoman.client.conversation import (
 from dragoman.client.permissions import Answer, Decision, Permit, Question
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
+from dragoman.dialects.acp.v1.session import listed_in
 from dragoman.errors import CallCancelled, ConnectionLost, DragomanError
 from dragoman.events import model
 from dragoman.events.parts import (
@@ -142,7 +143,13 @@ class AcpPeer(ClientPeer):
 
     async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[SessionSummary]:
         async for info in self.client.list_sessions(cwd):
-            yield SessionSummary(info.session_id, info.cwd, info.title, info.updated_at)
+            yield SessionSummary(
+                info.session_id,
+                info.cwd,
+                info.title,
+                info.updated_at,
+                *listed_in(info.meta),
+            )
 
     async def delete_session(self, session_id: str) -> None:
         await self.client.delete_session(session_id)

@@ -98,6 +98,8 @@ class CodexPeer(ClientPeer):
     async def open(self, opening: Opening) -> CodexConversation:
         if opening.additional_directories:
             raise Unsupported("Codex has no additional directories for a thread")
+        if opening.metadata:
+            raise Unsupported("Codex has no metadata for a thread")
         options = self.client.options
         settings = {
             "approvalPolicy": require_policy(options.approval_policy),
@@ -170,7 +172,13 @@ class CodexPeer(ClientPeer):
             page = await self.client.ask("thread/list", params, shapes.ThreadListResponse)
             for thread in page.data:
                 title = thread.name or thread.preview or None
-                yield SessionSummary(thread.id, thread.cwd, title, _instant(thread))
+                yield SessionSummary(
+                    thread.id,
+                    thread.cwd,
+                    title,
+                    _instant(thread.updated_at),
+                    _instant(thread.created_at),
+                )
             if page.next_cursor is None or page.next_cursor == params.get("cursor"):
                 return
             params["cursor"] = page.next_cursor
@@ -198,7 +206,5 @@ class CodexPeer(ClientPeer):
         await self.client.ask("thread/delete", {"threadId": session_id}, dict)
 
 
-def _instant(thread: shapes.Thread) -> str | None:
-    if thread.updated_at is None:
-        return None
-    return datetime.fromtimestamp(thread.updated_at, UTC).isoformat()
+def _instant(seconds: int | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -184,7 +184,14 @@ class DocumentPeer(ClientPeer):
             seen.add(cursor)
             page, cursor = await self._page(cursor)
             for entry in page:
-                yield SessionSummary(entry.id, None, entry.title, entry.updated_at)
+                yield SessionSummary(
+                    entry.id,
+                    None,
+                    entry.title,
+                    entry.updated_at,
+                    entry.created_at,
+                    entry.status,
+                )
             if cursor is None:
                 return
 

@@ -120,6 +120,7 @@ class Thread(Shape):
     cwd: str | None = None
     name: str | None = None
     preview: str = ""
+    created_at: int | None = None
     updated_at: int | None = None
     forked_from_id: str | None = None
     model: str | None = None

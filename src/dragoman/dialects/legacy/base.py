@@ -112,6 +112,10 @@ class Listed(Protocol):
     def title(self) -> str | None: ...
     @property
     def updated_at(self) -> str | None: ...
+    @property
+    def created_at(self) -> str | None: ...
+    @property
+    def status(self) -> str | None: ...
 
 
 class SessionOptions(Struct, frozen=True):
@@ -237,6 +241,19 @@ BareEnd = ClientEnd
 def text_of(blocks: Sequence[object]) -> str:
     """The text in blocks, for a dialect that has one field for it."""
     return "\n".join(block.text for block in blocks if isinstance(block, Text))
+
+
+def unsaid(said: str, whole: str | None) -> str:
+    """What an answer that comes as a whole at the end adds to the pieces before it. Without any
+    pieces, the end of the turn itself has the text."""
+    if not said or not whole or said.endswith(whole):
+        return ""
+    return whole.removeprefix(said)
+
+
+def said(place: EventEnvelope, native: str, text: str) -> list[Event]:
+    """A piece of the agent's answer that no message of its own brought."""
+    return [MessageDelta(*place.base(native, None), Role.AGENT, text)] if text else []
 
 
 def usage_of(told: TokenUsage | None) -> Usage | None:

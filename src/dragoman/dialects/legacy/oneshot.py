@@ -124,6 +124,8 @@ class ClientEnd(base.ClientEnd):
         self._running: list[str] = []
         self._changed: dict[str, parts.FileChange] = {}
         """What the turn has changed so far, by path."""
+        self._said = ""
+        """What the turn has said so far."""
 
     def hello(self) -> Message:
         return INITIALIZE, Initialize(self._ours)
@@ -141,6 +143,7 @@ class ClientEnd(base.ClientEnd):
         usage = base.usage_of(answer.usage)
         stop, text = answer.finish_reason, answer.content
         return [
+            *base.said(place, PROMPT, base.unsaid(self._said, text)),
             *self.closing(place),
             base.ended(place, PROMPT, bytes(result), stop, text=text, usage=usage),
         ]
@@ -148,6 +151,7 @@ class ClientEnd(base.ClientEnd):
     def _chunk(
         self, chunk: Chunk, place: EventEnvelope, native: str, line: bytes
     ) -> Sequence[Event]:
+        self._said += chunk.text
         return (model.MessageDelta(*place.base(native, line), Role.AGENT, chunk.text),)
 
     def _tool(
@@ -177,6 +181,7 @@ class ClientEnd(base.ClientEnd):
 
     def closing(self, place: EventEnvelope) -> list[Event]:
         self._changed.clear()
+        self._said = ""
         running, self._running = self._running, []
         return [
             model.ToolChanged(*place.base(TOOL, None), tool_id, status=ToolStatus.OTHER)

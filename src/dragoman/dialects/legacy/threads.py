@@ -1,14 +1,14 @@
 """The threads dialect: threads and turns, where the response to a turn is its result.
 
 Method names, message shapes and event translations for both ends. The handshake is optional.
-Progress notifications have no fixed names and are kept as they are. A failed turn is answered with
-a result that says so, not with a JSON-RPC error.
+Progress notifications have no fixed names: the text in one is read by its field. A failed turn is
+answered with a result that says so, not with a JSON-RPC error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -26,10 +26,7 @@ SERVICE: Final = "gdd_peer_delegation"
 """The name by which a client introduces itself, unless it is given another."""
 
 LOSSES: Final = (
-    Loss(
-        "streamed text: progress has no names, the text comes with a good result",
-        (Part.STREAMED_TEXT, Part.MESSAGE_IDS),
-    ),
+    base.NO_MESSAGE_IDS,
     base.NO_THOUGHTS,
     Loss("tool calls, diffs and plans", (Part.TOOLS, Part.CHANGES, Part.PLANS)),
     base.NO_PERMISSIONS,
@@ -110,6 +107,35 @@ class Progress(Struct, frozen=True, rename="camel"):
     text: str
 
 
+class Notification(Struct, frozen=True, rename="camel"):
+    """A notification of any name. The document names no fields, so the usual ones count."""
+
+    thread_id: str | None = None
+    text: Any = None
+    delta: Any = None
+    content: Any = None
+    message: Any = None
+    title: Any = None
+
+    @property
+    def session_id(self) -> str | None:
+        return self.thread_id
+
+    @property
+    def piece(self) -> str:
+        """A piece of the answer."""
+        return _first(self.text, self.delta, self.content)
+
+    @property
+    def notice(self) -> str:
+        """What the user should know meanwhile."""
+        return _first(self.message, self.title)
+
+
+def _first(*values: Any) -> str:
+    return next((value for value in values if isinstance(value, str) and value), "")
+
+
 ERRORS: Final[dict[str, ErrorKind]] = {
     "rate_limit": ErrorKind.RATE_LIMITED,
     "rate_limited": ErrorKind.RATE_LIMITED,
@@ -144,6 +170,8 @@ class ClientEnd(base.ClientEnd):
         self._service = Service(service_name)
         self._handshake = handshake
         self._first: str | None = None
+        self._said = ""
+        """What progress has told of the answer in this turn."""
 
     def hello(self) -> Message | None:
         return (INITIALIZE, self._service) if self._handshake else None
@@ -177,17 +205,29 @@ class ClientEnd(base.ClientEnd):
     def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
         answer = msgspec.json.decode(result, type=Result)
         place.turn = answer.turn_id or place.turn
-        return of_result(answer, place, bytes(result))
+        said, self._said = self._said, ""
+        rest = base.unsaid(said, answer.content)
+        return [*base.said(place, TURN, rest), *of_result(answer, place, bytes(result))]
 
     def notified(self, method: str, params: Raw, line: bytes, place_of: PlaceOf) -> Sequence[Event]:
         try:
-            thread_id = _decode_thread(params).thread_id
+            told = _decode_notification(params)
         except UNDECODABLE:
-            thread_id = None
-        progress = place_of(thread_id).base(method, line)
-        return (model.Unknown(*progress, "progress has no names in this dialect"),)
+            told = Notification()
+        place = place_of(told.session_id)
+        if piece := told.piece:
+            self._said += piece
+            return (model.MessageDelta(*place.base(method, line), Role.AGENT, piece),)
+        if notice := told.notice:
+            return (model.Noticed(*place.base(method, line), "progress", notice),)
+        return (model.Unknown(*place.base(method, line), "progress without a text"),)
+
+    def closing(self, place: EventEnvelope) -> list[Event]:
+        self._said = ""
+        return []
 
 
+_decode_notification = msgspec.json.Decoder(Notification).decode
 _decode_thread = msgspec.json.Decoder(Thread).decode
 
 

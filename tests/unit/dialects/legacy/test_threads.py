@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -148,13 +149,45 @@ def test_an_unknown_status_is_never_a_success() -> None:
     assert ended.outcome is Outcome.UNKNOWN
 
 
-def test_progress_without_a_name_is_kept_in_its_thread() -> None:
-    (event,) = tell_raw(threads.ClientEnd(), "item/whatever", {"threadId": "t1", "text": "..."})
+@pytest.mark.parametrize("field", ["text", "delta", "content"])
+def test_progress_of_any_name_tells_the_answer_so_far(field: str) -> None:
+    (event,) = tell_raw(threads.ClientEnd(), "item/whatever", {"threadId": "t1", field: "..."})
+    assert isinstance(event, model.MessageDelta)
+    assert (event.session, event.native, event.text) == ("t1", "item/whatever", "...")
+
+
+def test_progress_that_is_not_the_answer_is_a_notice_or_kept_as_it_is() -> None:
+    (event,) = tell_raw(threads.ClientEnd(), "progress", {"message": "compiling"})
+    assert isinstance(event, model.Noticed)
+    assert (event.severity, event.title) == ("progress", "compiling")
+    (event,) = tell_raw(threads.ClientEnd(), "progress", {"threadId": "t1", "percent": 3})
     assert isinstance(event, model.Unknown)
-    assert (event.session, event.native) == ("t1", "item/whatever")
+    assert event.session == "t1"
     (event,) = tell_raw(threads.ClientEnd(), "progress", [1, 2])
     assert isinstance(event, model.Unknown)
     assert event.session is None
+
+
+@pytest.mark.parametrize(
+    ("pieces", "content", "added"),
+    [
+        (["Half ", "done."], "Half done.", []),
+        (["Half "], "Half done.", ["done."]),
+        (["compiling"], "Done.", ["Done."]),
+        ([], "Done.", []),
+        (["Half"], None, []),
+    ],
+)
+def test_an_answer_adds_what_progress_did_not_tell(
+    pieces: list[str], content: str | None, added: list[str]
+) -> None:
+    end = threads.ClientEnd()
+    for piece in pieces:
+        tell_raw(end, "progress", {"threadId": "t1", "text": piece})
+    result = {"threadId": "t1", "turnId": "u1", "status": "complete", "content": content}
+    *told, ended = end.answered(Raw(json.dumps(result).encode()), Places("threads")("t1"))
+    assert [event.text for event in told if isinstance(event, model.MessageDelta)] == added
+    assert isinstance(ended, model.TurnEnded) and ended.text == content
 
 
 # -- the agent's end

@@ -13,12 +13,14 @@ import msgspec
 from dragoman.dialects.acp.v1.content import ContentBlock
 from dragoman.dialects.acp.v1.shape import (
     FORGIVING,
+    META,
     NULL_IS_EMPTY,
     STRICT,
     UNKNOWN_TAG,
     Family,
     Unknown,
     Wire,
+    ours_in,
 )
 
 
@@ -376,3 +378,20 @@ class CancelRequestNotification(Wire, frozen=True, kw_only=True):
     """`$/cancel_request`: the sender no longer needs the answer to one of its requests."""
 
     request_id: int | str | None
+
+
+def listed_meta(created_at: str | None, status: str | None) -> dict[str, Any] | None:
+    """The `_meta` of a listed session, with what the protocol has no field for."""
+    told = {"createdAt": created_at, "status": status}
+    known = {name: value for name, value in told.items() if value is not None}
+    return {META: known} if known else None
+
+
+def listed_in(meta: Any) -> tuple[str | None, str | None]:
+    """When a listed session began, and its state, in such a `_meta`."""
+    ours = ours_in(meta)
+    created_at, status = ours.get("createdAt"), ours.get("status")
+    return (
+        created_at if isinstance(created_at, str) else None,
+        status if isinstance(status, str) else None,
+    )

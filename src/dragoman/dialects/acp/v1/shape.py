@@ -13,6 +13,7 @@ text, msgspec compiles every word when a decoder is made, and that was two third
 message took.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -24,6 +25,21 @@ the entries of `extra` beside the other fields instead."""
 
 UNKNOWN_TAG: Final = "$dragoman.unknown"
 """Stands where a tagged union needs a tag for its `Unknown` member. It never gets on the wire."""
+
+META: Final = "dragoman"
+"""Where in a `_meta` our own words stand."""
+
+DIALECT: Final = "dialect"
+"""Under `META` of the agent's `agentInfo`: what the agent behind a gateway speaks."""
+
+STOP: Final = "stopReason"
+"""Under `META`: the agent's own stop reason, where the protocol's had to be sent in its place."""
+
+SUMMED: Final = "summed"
+"""Under `META` of a turn's usage: its total is a sum that the agent did not tell."""
+
+METADATA: Final = "metadata"
+"""Under `META` of `session/new`: the metadata of the session, for an agent of another dialect."""
 
 if TYPE_CHECKING:
     Kept: TypeAlias = dict[str, Any]
@@ -105,3 +121,9 @@ class Family:
 
 class Supported(Wire, frozen=True, kw_only=True):
     """The mark of a supported feature: an empty object. Absent means not supported."""
+
+
+def ours_in(meta: Any) -> Mapping[str, Any]:
+    """Our own words in a `_meta`; empty if there are none."""
+    ours = meta.get(META) if isinstance(meta, Mapping) else None
+    return ours if isinstance(ours, Mapping) else {}

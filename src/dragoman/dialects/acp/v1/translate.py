@@ -20,18 +20,13 @@ from dragoman.dialects.acp.v1 import (
     session,
     updates,
 )
+from dragoman.dialects.acp.v1.shape import STOP, SUMMED, ours_in
 from dragoman.events import model, parts, words
 from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, Role
 
 DIALECT: Final = "acp"
-
-META: Final = "dragoman"
-"""Where in a `_meta` our own words stand."""
-
-STOP: Final = "stopReason"
-"""Under `META`: the agent's own stop reason, where the protocol's had to be sent in its place."""
 
 LOSSES: Final = (
     Loss("why a tool call failed, apart from what it returned", (Part.TOOL_ERRORS,)),
@@ -455,8 +450,7 @@ def of_answer(
 
 def stop_of(response: session.PromptResponse) -> str:
     """The stop reason as the agent said it, also where it was translated on the way to us."""
-    ours = (response.meta or {}).get(META)
-    said = ours.get(STOP) if isinstance(ours, dict) else None
+    said = ours_in(response.meta).get(STOP)
     return said if isinstance(said, str) and said else response.stop_reason
 
 
@@ -483,7 +477,7 @@ def _tokens(told: Any) -> parts.Usage | None:
         thought_tokens=usage.thought_tokens,
         cache_read_tokens=usage.cached_read_tokens,
         cache_write_tokens=usage.cached_write_tokens,
-        total_tokens=usage.total_tokens,
+        total_tokens=None if ours_in(told.get("_meta")).get(SUMMED) else usage.total_tokens,
     )
 
 

@@ -1,0 +1,132 @@
+"""`dragoman run` shows and reports the same with a broker and without one, in every dialect."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cli_shell import Cli, Done, warm_cli
+
+DIALECTS = ("oneshot", "threads", "tagged", "keyed", "chained")
+AGENT = Path(__file__).with_name("literal_agent.py")
+PROMPTS = ("hello", "fail", "fail_call")
+
+OWN = {"seconds", "session", "job", "session_key"}
+"""What differs from one run to the next."""
+
+
+def describe(cli: Cli, dialect: str, *words: str) -> str:
+    """Describe the agent of a dialect as a peer; its name."""
+    folder = cli.home / "config_home" / "peers"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = "-".join(("literal", dialect, *(word.strip("-") for word in words)))
+    command = [sys.executable, str(AGENT), dialect, str(cli.home / f"{dialect}.log"), *words]
+    (folder / f"{name}.toml").write_text(
+        f'name = "{name}"\ntitle = "Literal"\nprotocol = "{dialect}"\n'
+        f"[[launch]]\ncommand = {json.dumps(command)}\n"
+    )
+    return name
+
+
+def received(cli: Cli, dialect: str) -> list[dict[str, Any]]:
+    """The lines that the agent got."""
+    lines = (cli.home / f"{dialect}.log").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.fixture
+def warm() -> Iterator[Cli]:
+    with warm_cli() as cli:
+        yield cli
+
+
+def both(cli: Cli, *words: str) -> tuple[Done, Done]:
+    """A command without a broker, and with one."""
+    return cli(*words, "--cold"), cli(*words)
+
+
+def lines(done: Done) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def told(done: Done) -> dict[str, Any]:
+    """The result of a run, as JSON has it."""
+    return {name: value for name, value in lines(done)[-1].items() if name not in OWN}
+
+
+def text(done: Done) -> str:
+    """The output of a run as text, without times and ids."""
+    return re.sub(r"[\d.]+ s\b|\bj-\w+", "_", done.out + done.err)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_turn_is_shown_and_reported_the_same_with_and_without_a_broker(
+    warm: Cli, dialect: str
+) -> None:
+    peer = describe(warm, dialect)
+    for prompt in PROMPTS:
+        cold, again = both(warm, "run", peer, prompt, "--approve-all")
+        assert text(cold) == text(again)
+        assert cold.code == again.code
+        cold, again = both(warm, "run", peer, prompt, "--approve-all", "--format", "json")
+        assert told(cold) == told(again)
+        for done in (cold, again):
+            sources = {line["source"]["dialect"] for line in lines(done) if "source" in line}
+            assert sources == {dialect}
+
+
+def test_file_changes_and_tool_output_are_shown_as_text(warm: Cli) -> None:
+    changed = warm("run", describe(warm, "oneshot"), "hello", "--cold").out
+    assert "  c.py (changed)\n    @@ -1 +1 @@\n    -return\n    +pass\n" in changed
+    for dialect in ("tagged", "chained"):
+        shown = warm("run", describe(warm, dialect), "hello", "--cold").out
+        assert "[tool] read_file: done\n  | file contents\n" in shown
+
+
+def test_an_error_keeps_its_code_its_kind_and_whether_to_try_again(warm: Cli) -> None:
+    cold, again = both(warm, "run", describe(warm, "threads"), "fail", "--format", "json")
+    for done in (cold, again):
+        failure = told(done)["failure"]
+        assert failure == {
+            "message": "Rate limit exceeded for thread-abc123",
+            "kind": "rate_limited",
+            "code": "rate_limit",
+            "retryable": True,
+            "data": None,
+        }
+        assert (done.code, told(done)["error"]) == (8, None)
+
+
+def test_progress_of_a_turn_is_text_as_it_comes(warm: Cli) -> None:
+    for done in both(warm, "run", describe(warm, "threads"), "progress", "--format", "json"):
+        pieces = [line["text"] for line in lines(done) if line["type"] == "MessageDelta"]
+        assert pieces == ["Half ", "done."]
+        assert told(done)["text"] == "Half done."
+
+
+@pytest.mark.parametrize("dialect", ["tagged", "chained"])
+def test_metadata_reaches_a_new_session(warm: Cli, dialect: str) -> None:
+    peer = describe(warm, dialect)
+    words = ("--meta", "branch=main", "--meta", "title=Parser", "--format", "quiet")
+    for done in both(warm, "run", peer, "meta", *words):
+        metadata = json.loads(done.out.removeprefix("You said: "))
+        if dialect == "chained":
+            assert metadata.pop("title") == "Parser"
+            metadata = metadata["context"]
+        else:
+            assert metadata["title"] == "Parser"
+        assert metadata["branch"] == "main"
+
+
+@pytest.mark.parametrize("dialect", ["oneshot", "threads", "keyed"])
+def test_metadata_is_refused_where_the_dialect_has_none(warm: Cli, dialect: str) -> None:
+    peer = describe(warm, dialect)
+    for done in both(warm, "run", peer, "hello", "--meta", "branch=main"):
+        assert done.code == 2
+        assert "cannot take metadata for a session" in done.err
