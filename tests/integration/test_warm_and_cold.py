@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import sys
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from dragoman.client.legacy import OneshotClient, ThreadsClient
+from dragoman.transports import connect_unix
 from tests.integration.cli_shell import Cli, Done, warm_cli
 
 DIALECTS = ("oneshot", "threads", "tagged", "keyed", "chained")
@@ -130,3 +133,49 @@ def test_metadata_is_refused_where_the_dialect_has_none(warm: Cli, dialect: str)
     for done in both(warm, "run", peer, "hello", "--meta", "branch=main"):
         assert done.code == 2
         assert "cannot take metadata for a session" in done.err
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_trace_has_the_talk_with_the_agent(warm: Cli, dialect: str) -> None:
+    peer = describe(warm, dialect)
+    talks: list[list[tuple[str, str | None]]] = []
+    for how in (["--cold"], []):
+        trace = warm.home / f"trace{len(talks)}"
+        assert warm("run", peer, "hello", "--trace", str(trace), *how).code == 0
+        talks.append([_spoken(json.loads(line)) for line in trace.read_text().splitlines()])
+    cold, again = talks
+    # The broker has greeted the agent before the command that traces it.
+    handshake, same = cold[: -len(again)], cold[-len(again) :]
+    assert again == same
+    assert handshake in ([], [("send", "initialize"), ("recv", None)])
+
+
+def _spoken(entry: dict[str, Any]) -> tuple[str, str | None]:
+    return entry["dir"], entry["msg"].get("method")
+
+
+@pytest.mark.parametrize("dialect", ["oneshot", "threads", "keyed"])
+def test_the_small_clients_work_on_the_socket_of_a_broker(warm: Cli, dialect: str) -> None:
+    peer = describe(warm, dialect)
+    assert warm("run", peer, "hello", "--approve-all").code == 0
+    (broker,) = map(json.loads, warm("broker", "list", "--format", "json").out.splitlines())
+    asyncio.run(_ask_by_small_clients(broker["address"]))
+    assert warm("run", peer, "hello again").code == 0
+
+
+async def _ask_by_small_clients(address: str) -> None:
+    heard: list[tuple[str, Any]] = []
+    async with OneshotClient(await connect_unix(address)) as client:
+        greeted = await client.initialize()
+        assert greeted.protocol_version == "2025-06-18"
+        answer = await client.prompt(
+            "from a socket", on_notification=lambda method, params: heard.append((method, params))
+        )
+        assert (answer.content, answer.finish_reason) == ("You said: from a socket", "stop")
+        assert ("agent_message_chunk", {"text": "You said: from a socket"}) in heard
+    async with ThreadsClient(await connect_unix(address)) as threads:
+        thread = await threads.thread_start()
+        result = await threads.turn(thread.thread_id, "from a socket")
+        assert (result.status, result.content) == ("complete", "You said: from a socket")
+        failed = await threads.turn(thread.thread_id, "fail_call")
+        assert failed.status == "error"

@@ -42,8 +42,18 @@ class CallerTerms(Struct, rename="camel"):
 
     write_files: bool = True
     agent_stderr: bool = False
+    trace: bool = False
+    """Whether it wants to see every line between the broker and the peer."""
     policy: PolicyTerms | None = None
     """What counts in turns of which the prompt does not say it."""
+
+
+class TracedLine(Struct):
+    """`_dragoman/trace`, a notification: a line of the peer's own connection, ``send`` or ``recv``
+    as the broker sees it."""
+
+    dir: str
+    line: str
 
 
 class Attach(Struct, rename="camel"):

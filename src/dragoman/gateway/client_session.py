@@ -41,6 +41,7 @@ from dragoman.gateway.events_to_acp import AcpTranslator
 from dragoman.gateway.relay import Upstream
 from dragoman.gateway.session import GatewaySession, until_told
 from dragoman.rpc import Connection, End
+from dragoman.rpc.responder import Handlers
 from dragoman.transports.base import Stream
 from dragoman.wire import codes, messages
 
@@ -78,11 +79,16 @@ class ClientSession:
     # -- life
 
     async def serve(
-        self, stream: Stream | Connection, upstream: Upstream | None = None
+        self,
+        stream: Stream | Connection,
+        upstream: Upstream | None = None,
+        *,
+        on_taken: Callable[[Handlers], None] | None = None,
     ) -> ConnectionLost:
         """Serve the client until it or the peer has gone; returns why its connection ended.
 
-        With `upstream`, what a client that speaks ACP says passes through as it is.
+        With `upstream`, what a client that speaks ACP says passes through as it is. With
+        `on_taken`, the connection is open already: it is called with the handlers from now on.
         """
         through = (
             None
@@ -99,15 +105,19 @@ class ClientSession:
             else:
                 settings = self._gateway.settings
                 connection = Connection(stream, End.AGENT, handlers, settings=settings)
+            if on_taken is None:
+                connection.start()
+            else:
+                on_taken(handlers)
         except BaseException:
             await stream.aclose()
             raise
         self._connection = connection
         try:
-            async with connection:
-                connection.tasks.start(self._end_with_peer(connection), "watch the peer")
-                return await connection.wait_ended()
+            connection.tasks.start(self._end_with_peer(connection), "watch the peer")
+            return await connection.wait_ended()
         finally:
+            await connection.aclose()
             self._gateway.services.forget(self)
             await self._close_sessions()
             if through is not None:

@@ -7,6 +7,7 @@ about one client is in `gateway.client_session`.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from dragoman.agent.speech import require_dialect
@@ -25,6 +26,7 @@ from dragoman.gateway.client_requests import Services
 from dragoman.gateway.client_session import ClientSession
 from dragoman.gateway.relay import Upstream
 from dragoman.rpc import Connection, ConnectionSettings
+from dragoman.rpc.responder import Handlers
 from dragoman.transports import listen_unix, listen_websocket
 from dragoman.transports.base import Stream
 from dragoman.transports.listener import Listener
@@ -90,12 +92,18 @@ class Gateway:
                 # An observer needs events, and forwarded lines are not decoded into any.
                 self._upstream = Upstream(peer.client)
 
-    async def serve(self, stream: Stream | Connection) -> ConnectionLost:
+    async def serve(
+        self,
+        stream: Stream | Connection,
+        *,
+        on_taken: Callable[[Handlers], None] | None = None,
+    ) -> ConnectionLost:
         """Serve one client until it or the peer has gone; returns why its connection ended.
 
-        A connection that is given instead of a stream has the `settings` and is not started.
+        A connection that is given instead of a stream has the `settings`. It is not started, unless
+        `on_taken` is given, which is called with its handlers from now on.
         """
-        return await ClientSession(self).serve(stream, self._upstream)
+        return await ClientSession(self).serve(stream, self._upstream, on_taken=on_taken)
 
     async def serve_unix(self, path: str | os.PathLike[str]) -> Listener:
         """Serve clients on a Unix socket; close the returned listener to stop."""

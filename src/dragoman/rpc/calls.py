@@ -32,7 +32,7 @@ from dragoman.wire.messages import Id
 if TYPE_CHECKING:
     from dragoman.rpc.connection import ConnectionSettings
     from dragoman.rpc.outbox import Outbox
-    from dragoman.rpc.trace import Trace
+    from dragoman.rpc.trace import TraceSink
     from dragoman.wire.peer import PeerState
 
 T = TypeVar("T")
@@ -290,7 +290,7 @@ class Requester:
     _loop: asyncio.AbstractEventLoop
     _outbox: Outbox
     _peer: PeerState[Call]
-    _trace: Trace | None
+    trace: TraceSink | None
     _turn: asyncio.Lock
 
     # -- for the connection
@@ -319,8 +319,8 @@ class Requester:
             raise self._failure.fresh()
         call = Call(method, self._forget, settle)
         call.id, line = self._peer.request(method, call, params)
-        if self._trace is not None:
-            self._trace.record(self.name, "send", line)
+        if self.trace is not None:
+            self.trace.record(self.name, "send", line)
         self._outbox.put(line)
         if timeout is not None:
             self._deadlines.add(call, timeout)
@@ -424,8 +424,8 @@ class Requester:
         else:
             call = waiting = Awaited(method, self._forget, loop=self._loop)
         call.id, line = self._peer.request(method, call, params)
-        if self._trace is not None:
-            self._trace.record(self.name, "send", line)
+        if self.trace is not None:
+            self.trace.record(self.name, "send", line)
         self._outbox.put(line)
         if timeout is not None:
             self._deadlines.add(call, timeout, left=left)

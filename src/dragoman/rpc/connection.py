@@ -53,7 +53,7 @@ from dragoman.wire.peer import (
 )
 
 if TYPE_CHECKING:
-    from dragoman.rpc.trace import Trace
+    from dragoman.rpc.trace import Trace, TraceSink
 
 log: Final = logging.getLogger("dragoman.rpc")
 
@@ -93,7 +93,7 @@ class Connection(Requester, Responder):
         handlers: Handlers | None = None,
         *,
         settings: ConnectionSettings | None = None,
-        trace: Trace | Literal[False] | None = None,
+        trace: TraceSink | Literal[False] | None = None,
         name: str = "",
     ) -> None:
         self.settings = settings or ConnectionSettings()
@@ -134,7 +134,7 @@ class Connection(Requester, Responder):
         self.flow = Flow(stream.pause_reading, stream.resume_reading, self.settings.limits)
         self._handlers.attach(self)
         # Opened last: whatever fails above would leave it open.
-        self._trace = _trace_of_environment() if trace is None else (trace or None)
+        self.trace: TraceSink | None = trace_of_environment() if trace is None else (trace or None)
         self._owns_trace = trace is None
 
     # -- life
@@ -195,9 +195,9 @@ class Connection(Requester, Responder):
             try:
                 await self.tasks.aclose(spare=closer)
             finally:
-                if self._owns_trace and self._trace is not None:
-                    self._trace.close()
-                    self._trace = None
+                if self._owns_trace and self.trace is not None:
+                    self.trace.close()
+                    self.trace = None
 
     def hand_to(self, handlers: Handlers) -> None:
         """Let somebody else handle what comes from now on."""
@@ -226,8 +226,8 @@ class Connection(Requester, Responder):
         if outbox.crowded and outbox.is_full:
             return self.notify(method, params)
         line = self._peer.notification(method, params)
-        if self._trace is not None:
-            self._trace.record(self.name, "send", line)
+        if self.trace is not None:
+            self.trace.record(self.name, "send", line)
         outbox.put(line)
         return None
 
@@ -236,8 +236,8 @@ class Connection(Requester, Responder):
         if self._failure is not None:
             raise self._failure.fresh()
         line = self._peer.notification(method, params)
-        if self._trace is not None:
-            self._trace.record(self.name, "send", line)
+        if self.trace is not None:
+            self.trace.record(self.name, "send", line)
         self._outbox.put(line)
 
     def pass_on(self, line: bytes) -> None:
@@ -247,8 +247,8 @@ class Connection(Requester, Responder):
         limit = self.settings.max_line_size
         if len(line) > limit:
             raise MessageTooLong(len(line), limit)
-        if self._trace is not None:
-            self._trace.record(self.name, "send", line)
+        if self.trace is not None:
+            self.trace.record(self.name, "send", line)
         self._outbox.put(line)
 
     def pass_all_on(self, lines: Sequence[bytes]) -> None:
@@ -259,9 +259,9 @@ class Connection(Requester, Responder):
         longest = max(map(len, lines), default=0)
         if longest > limit:
             raise MessageTooLong(longest, limit)
-        if self._trace is not None:
+        if self.trace is not None:
             for line in lines:
-                self._trace.record(self.name, "send", line)
+                self.trace.record(self.name, "send", line)
         self._outbox.put_all(lines)
 
     async def drain(self) -> None:
@@ -314,8 +314,8 @@ class Connection(Requester, Responder):
         another turn of the event loop: then the call is returned, to be woken."""
         answered: Awaited | None = None
         later = False
-        if self._trace is not None:
-            self._trace.record_received(self.name, events)
+        if self.trace is not None:
+            self.trace.record_received(self.name, events)
         notification = self._handlers.notification
         for event in events:
             kind = type(event)
@@ -413,8 +413,8 @@ class Connection(Requester, Responder):
     # -- inside
 
     def _send(self, line: bytes) -> None:
-        if self._trace is not None:
-            self._trace.record(self.name, "send", line)
+        if self.trace is not None:
+            self.trace.record(self.name, "send", line)
         self._outbox.put(line)
 
     def fail(self, failure: ConnectionLost) -> None:
@@ -448,7 +448,8 @@ class Connection(Requester, Responder):
             self.tasks.start(self._stream.aclose(), "close the stream")
 
 
-def _trace_of_environment() -> Trace | None:
+def trace_of_environment() -> Trace | None:
+    """The trace that the environment asks for, if it does."""
     if not os.environ.get(TRACE_VARIABLE):
         return None
     # Not at the top: a program without a trace does not load it.

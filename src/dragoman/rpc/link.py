@@ -51,8 +51,8 @@ class LinkEnd(Connection):
         if self._failure is not None:
             raise self._failure.fresh()
         notification = self._peer.told(method, params)
-        if self._trace is not None:
-            self._trace.record(self.name, "send", notification.line)
+        if self.trace is not None:
+            self.trace.record(self.name, "send", notification.line)
         self._outbox.put_message(notification)
 
 

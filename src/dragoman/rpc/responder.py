@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dragoman.rpc.connection import Connection
     from dragoman.rpc.outbox import Outbox
     from dragoman.rpc.standby import OrdinaryStart
-    from dragoman.rpc.trace import Trace
+    from dragoman.rpc.trace import TraceSink
 
 
 log: Final = logging.getLogger("dragoman.rpc")
@@ -97,7 +97,7 @@ class Responder:
     _outbox: Outbox
     _peer: PeerState[Call]
     _start: OrdinaryStart
-    _trace: Trace | None
+    trace: TraceSink | None
 
     def _begin_answering(self) -> None:
         self._inbound: dict[Id, asyncio.Task[None]] = {}
@@ -214,8 +214,8 @@ class Responder:
         except Exception as error:  # noqa: BLE001 - handler to wire: the result is the handler's
             self._refuse(request, *boundary.to_wire(error, request.method))
         else:
-            if self._trace is not None:
-                self._trace.record(self.name, "send", line)
+            if self.trace is not None:
+                self.trace.record(self.name, "send", line)
             self._outbox.put(line)
 
     def _refuse(self, request: Request, code: int, message: str, data: Any) -> None:

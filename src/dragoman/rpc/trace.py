@@ -14,7 +14,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -38,6 +38,31 @@ def redact_with(redactor: Redactor) -> None:
     _redactor = redactor
 
 
+class TraceSink(Protocol):
+    """Gets both directions of a connection: its `trace` attribute, which may change at any time."""
+
+    def record_received(self, conn: str, events: Iterable[Event[Any]]) -> None:
+        """What came in."""
+
+    def record(self, conn: str, direction: str, line: bytes) -> None:
+        """One line, in either direction: ``send`` or ``recv``."""
+
+    def close(self) -> None:
+        """The connection is over."""
+
+
+def lines_of(events: Iterable[Event[Any]]) -> Iterator[bytes]:
+    """The lines of what came in."""
+    for event in events:
+        match event:
+            case Overrun():
+                pass
+            case Repeated(request=request):
+                yield request.line
+            case _:
+                yield event.line
+
+
 class Trace:
     """An open trace file. Several connections, and several processes, may share one path."""
 
@@ -57,14 +82,8 @@ class Trace:
 
     def record_received(self, conn: str, events: Iterable[Event[Any]]) -> None:
         """Write down what came in."""
-        for event in events:
-            match event:
-                case Overrun():
-                    pass
-                case Repeated(request=request):
-                    self.record(conn, "recv", request.line)
-                case _:
-                    self.record(conn, "recv", event.line)
+        for line in lines_of(events):
+            self.record(conn, "recv", line)
 
     def record(self, conn: str, direction: str, line: bytes) -> None:
         """Write one line down. A full disk ends the trace, never the connection."""

@@ -13,14 +13,14 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Raw, structs
 
 from dragoman.broker.client.find_or_start import FoundBroker, ensure
 from dragoman.broker.client.hello import BrokerHello, watch
-from dragoman.broker.methods import STDERR, TERMS
+from dragoman.broker.methods import STDERR, TERMS, TRACE
 from dragoman.broker.spec import (
     DEFAULT_MAX_IDLE,
     DEFAULT_TTL,
@@ -51,8 +51,12 @@ from dragoman.errors import (
 )
 from dragoman.paths import Paths, find_paths
 from dragoman.rpc import Connection
+from dragoman.rpc.connection import trace_of_environment
 from dragoman.transports.process.environment import build_environment
 from dragoman.wire.messages import UNDECODABLE
+
+if TYPE_CHECKING:
+    from dragoman.rpc.trace import Trace
 
 READ_ONLY: Final = {"writeFiles": False}
 """The terms of a caller in whose turns no file is written."""
@@ -69,6 +73,11 @@ log = logging.getLogger(__name__)
 
 class _Stderr(msgspec.Struct):
     text: str
+
+
+class _Traced(msgspec.Struct):
+    dir: str
+    line: str
 
 
 class WarmClient(AcpClient):
@@ -91,6 +100,7 @@ class WarmClient(AcpClient):
         self.started: bool = reached.started
         """Whether the broker was started for this call."""
         self._on_stderr = on_stderr
+        self._trace: Trace | None = None
         self._serving.between = self._told
 
     async def start(self) -> None:
@@ -101,11 +111,30 @@ class WarmClient(AcpClient):
         terms: dict[str, Any] = {} if self.options.write_files else dict(READ_ONLY)
         if self._on_stderr is not None:
             terms["agentStderr"] = True
+        self._trace = trace_of_environment()
+        if self._trace is not None:
+            terms["trace"] = True
         if terms:
             self.connection.post(TERMS, terms)
 
+    async def aclose(self) -> None:
+        try:
+            await super().aclose()
+        finally:
+            if self._trace is not None:
+                self._trace.close()
+                self._trace = None
+
     def _told(self, method: str, params: Raw) -> bool:
-        """What the agent wrote to its stderr, which is the broker's to read."""
+        """What passes between the broker and the agent: its stderr, and a trace of their talk."""
+        if method == TRACE and self._trace is not None:
+            try:
+                traced = msgspec.json.decode(params, type=_Traced)
+            except UNDECODABLE as error:
+                log.debug("a line of the broker's trace cannot be read: %s", error)
+            else:
+                self._trace.record(self.greeting.peer, traced.dir, traced.line.encode())
+            return True
         if method != STDERR or self._on_stderr is None:
             return False
         try:

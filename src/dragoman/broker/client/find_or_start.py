@@ -130,7 +130,7 @@ class BrokerSearch:
             stream = await open_stream(self.endpoint.address, timeout=self.times.answer)
         except ConnectError:
             return None
-        connection = hello.started(stream, settings=self._settings, traced=True)
+        connection = hello.started(stream, settings=self._settings)
         keep = False
         try:
             greeting = await say_hello(

@@ -91,16 +91,15 @@ async def open_stream(address: str, *, timeout: float = ANSWER_TIMEOUT) -> Strea
     return stream
 
 
-def started(
-    stream: Stream, *, settings: ConnectionSettings | None = None, traced: bool = False
-) -> Connection:
+def started(stream: Stream, *, settings: ConnectionSettings | None = None) -> Connection:
     """A connection on which requests can be sent at once, and that a client can take over."""
     connection = Connection(
         stream,
         End.CLIENT,
         _Greeting(),
         settings=settings or ConnectionSettings(max_line_size=MAX_ANSWER_SIZE),
-        trace=None if traced else False,
+        # A trace is of the talk with the peer, see `connect.WarmClient`.
+        trace=False,
     )
     connection.start()
     return connection

@@ -24,7 +24,7 @@ from dragoman.broker.server.caller import Caller
 from dragoman.broker.server.jobs import Job
 from dragoman.broker.server.live_session import LiveSession
 from dragoman.broker.server.liveness import Liveness
-from dragoman.broker.server.peer import PeerLink, reach
+from dragoman.broker.server.peer import PeerLink, PeerTrace, reach
 from dragoman.broker.server.queue import MAX_WAITING
 from dragoman.broker.server.recorder import BrokerRecorder
 from dragoman.broker.server.sessions import Sessions
@@ -182,6 +182,7 @@ class Broker:
                 self.sessions.close_if_done(session)
         if self._far is not None:
             self._far.upstream.left(caller.connection)
+        self.trace_wanted()
         self.work_changed()
 
     # -- the peer
@@ -214,6 +215,7 @@ class Broker:
     def peer_up(self, far: PeerLink) -> None:
         self._far = far
         self._problem = None
+        self.trace_wanted()
         if (pid := far.pid) is not None:
             self._host.peer_started(pid)
         self._life.happens(BrokerEvent.READY)
@@ -303,6 +305,14 @@ class Broker:
                 if caller.connection.failure is None and not caller.connection.is_full:
                     said = {"text": data.decode("utf-8", "replace")}
                     caller.connection.post(methods.STDERR, said)
+
+    def trace_wanted(self) -> None:
+        """Show the talk with the peer to the callers that want it; while there are none, nothing
+        is recorded."""
+        if (far := self.far) is None:
+            return
+        wanting = [caller.connection for caller in self._callers if caller.terms.trace]
+        far.trace_with(PeerTrace(far, wanting) if wanting else None)
 
     # -- for callers
 

@@ -7,9 +7,12 @@ caller does not delay the others.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import inspect
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -21,6 +24,8 @@ from dragoman.broker.server.event_reader import renamed
 from dragoman.broker.server.jobs import Job
 from dragoman.broker.server.peer_sessions import CLOSE, LOAD, NEW, RESUME
 from dragoman.broker.server.turns import PROMPT
+from dragoman.client.options import plain_of
+from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.handshake import version_note
 from dragoman.dialects.acp.v1.methods import SESSION_FORK_NAME
@@ -29,12 +34,13 @@ from dragoman.rpc import LATER, Call, Connection, ConnectionSettings, End, bound
 from dragoman.store.records import new_job_id
 from dragoman.wire import codes
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
-from dragoman.wire.messages import Id, Notification, Request
+from dragoman.wire.messages import UNDECODABLE, Id, Notification, Request
 from dragoman.wire.peer import Noise, Stray
 
 if TYPE_CHECKING:
     from dragoman.broker.server.broker import Broker
     from dragoman.broker.server.live_session import LiveSession
+    from dragoman.rpc.responder import Handlers
     from dragoman.transports.base import Stream
 
 log: Final = logging.getLogger("dragoman.broker")
@@ -48,6 +54,8 @@ MAX_PROMPTS: Final = 256
 ADDED_SIZE: Final = 4096
 """Bytes by which a line of the peer may grow on its way to a caller: by another name of a session,
 or by what is ours in an answer."""
+
+LEGACY: Final = frozenset(discovery.DIALECTS) - {discovery.ACP, discovery.CODEX}
 
 FORK: Final = SESSION_FORK_NAME
 PERMISSION: Final = acp.SESSION_REQUEST_PERMISSION.name
@@ -63,6 +71,8 @@ class Caller:
         self.greeted = False
         self.sessions: dict[str, LiveSession] = {}
         """What it has open, by the names that it uses."""
+        self._translation: asyncio.Future[Handlers] | None = None
+        """The handlers of a caller that speaks a legacy dialect."""
         self._forwarded: dict[Id, Call] = {}
         self._prompts: dict[Id, Job] = {}
         limit = broker.spec.max_line_size
@@ -120,6 +130,8 @@ class Caller:
 
     def request(self, request: Request) -> Any:
         try:
+            if not self.greeted and (self._translation or _is_legacy(request)):
+                return self._translate(request)
             handler = self._handlers.get(request.method)
             if handler is not None:
                 return handler(request)
@@ -140,6 +152,7 @@ class Caller:
             except RemoteError as error:
                 log.warning("the terms of a caller cannot be read, nothing is written: %s", error)
                 self.terms = protocol.CallerTerms(write_files=False)
+            self._broker.trace_wanted()
         elif notification.method.startswith("_") and (far := self._broker.far) is not None:
             # The peer's own words are between it and its callers.
             try:
@@ -149,6 +162,19 @@ class Caller:
 
     def noise(self, noise: Noise | Stray) -> None:
         log.debug("a caller sends noise: %.200r", noise.line)
+
+    # -- what it asks in another dialect than ACP
+
+    async def _translate(self, request: Request) -> Any:
+        """Serve a caller by a gateway, which is a caller of the broker itself."""
+        if self._translation is None:
+            self._translation = asyncio.get_running_loop().create_future()
+            serving = serve_legacy(self._broker, self.connection, self._translation)
+            # Not a task of the connection: what it has opened is closed when that has ended.
+            self._broker.tasks.start(serving, "serve a caller of a legacy dialect")
+        handlers = await asyncio.shield(self._translation)
+        answer = handlers.request(request)
+        return await answer if inspect.isawaitable(answer) else answer
 
     # -- what it asks of the broker
 
@@ -381,3 +407,39 @@ class Caller:
 
 def _cancel_notice(id: Id) -> tuple[str, Any]:
     return acp.CANCEL_REQUEST.name, acp.CancelRequestNotification(request_id=id)
+
+
+def _is_legacy(request: Request) -> bool:
+    """Whether the first request of a caller is one of a legacy dialect."""
+    if request.method.startswith("_"):
+        return False
+    try:
+        params = msgspec.json.decode(request.params)
+    except UNDECODABLE:
+        params = None
+    return discovery.of_request(request.method, params) in LEGACY
+
+
+async def serve_legacy(
+    broker: Broker, connection: Connection, taken: asyncio.Future[Handlers]
+) -> None:
+    """Serve a connection that is open already by a gateway in front of the broker."""
+    # Not at the top: the clients of the legacy dialects are rare.
+    from dragoman.client.acp.options import ClientOptions
+    from dragoman.client.acp.peer import open_peer
+    from dragoman.gateway.gateway import Gateway
+    from dragoman.transports.memory import memory_pair
+
+    spec = broker.spec
+    near, far = memory_pair()
+    broker.tasks.start(broker.serve(far), "serve a gateway")
+    options = ClientOptions(**plain_of(spec), budgets=spec.budgets)
+    try:
+        async with await open_peer(near, Path(spec.workspace), options) as peer:
+            gateway = Gateway(peer, max_line_size=spec.max_line_size)
+            await gateway.serve(connection, on_taken=taken.set_result)
+    except DragomanError as error:
+        if taken.done():
+            log.debug("a caller of a legacy dialect has gone: %s", error)
+        else:
+            taken.set_exception(error)

@@ -6,19 +6,20 @@ decides when to start it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 from msgspec import structs
 
-from dragoman.broker import error_codec
-from dragoman.broker.methods import PING
+from dragoman.broker import error_codec, protocol
+from dragoman.broker.methods import PING, TRACE
 from dragoman.broker.spec import BrokerSpec
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions, connection_settings
 from dragoman.client.connect import connect
 from dragoman.client.conversation import Peer
+from dragoman.client.legacy.client import MASK
 from dragoman.client.options import ConnectOptions, plain_of
 from dragoman.client.permissions import approve_all, deny_all
 from dragoman.client.results import stderr_since, stderr_size
@@ -28,12 +29,22 @@ from dragoman.dialects.discovery import ACP, CODEX
 from dragoman.errors import ConnectionLost, DragomanError, PeerUnresponsive
 from dragoman.gateway.gateway import Gateway
 from dragoman.gateway.relay import Upstream
+from dragoman.rpc import Connection
 from dragoman.rpc.link import linked
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.rpc.trace import TraceSink, lines_of
 from dragoman.transports.process.identity import is_stopped
 from dragoman.transports.process.stream import ProcessStream
+from dragoman.wire.peer import Event
 
 NAME: Final = "dragoman"
+
+MAX_TRACED_SIZE: Final = 256 * 1024
+"""Bytes of a line that is sent to a caller for its trace. A longer one is only mentioned: it would
+delay the events behind it, and its copy has to fit into the caller's own limit."""
+
+MAX_UNREAD_TRACE: Final = 16 * 1024 * 1024
+"""Bytes that a caller has not read when its trace begins to miss lines."""
 
 
 class PeerLink:
@@ -59,6 +70,7 @@ class PeerLink:
         self._peer = peer
         self._pings = pings
         self._unresponsive: PeerUnresponsive | None = None
+        self._own_trace: TraceSink | None = peer.client.connection.trace
         self.outdated: set[str] = set()
         """Sessions that the process remembers as they were before others went on with them."""
 
@@ -124,6 +136,15 @@ class PeerLink:
             self._peer.client.connection.begin(PING, {}, settle=_ignore)
         return self._pings
 
+    def trace_with(self, sink: TraceSink | None) -> None:
+        """Hand every line of the peer's own connection over; None ends that."""
+        self._peer.client.connection.trace = sink or self._own_trace
+
+    @property
+    def secrets(self) -> Sequence[bytes]:
+        """What was sent to log in, as it stands on the wire."""
+        return getattr(self._peer.client, "secrets", ())
+
     async def end(self, why: PeerUnresponsive) -> None:
         """End a peer that does not answer any more; this is why it is gone."""
         self._unresponsive = why
@@ -145,6 +166,33 @@ class PeerLink:
         failure = self.failure
         assert failure is not None
         return failure
+
+
+class PeerTrace:
+    """Sends the lines of the peer's own connection to callers that trace it."""
+
+    def __init__(self, far: PeerLink, callers: Sequence[Connection]) -> None:
+        self._far = far
+        self._callers = callers
+
+    def record_received(self, conn: str, events: Iterable[Event[Any]]) -> None:
+        for line in lines_of(events):
+            self.record(conn, "recv", line)
+
+    def record(self, conn: str, direction: str, line: bytes) -> None:
+        for secret in self._far.secrets:
+            line = line.replace(secret, MASK)
+        text = line.decode("utf-8", "replace")
+        if len(line) > MAX_TRACED_SIZE:
+            text = f"a message of {len(line)} bytes, left out"
+        told = protocol.TracedLine(direction, text)
+        for connection in self._callers:
+            # The peer does not wait for a trace: a caller that does not read misses lines of it.
+            if connection.failure is None and connection.stream.unsent_size < MAX_UNREAD_TRACE:
+                connection.post(TRACE, told)
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 @asynccontextmanager

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from dragoman.broker.protocol import TracedLine
 from dragoman.broker.server import peer as server_peer
-from dragoman.broker.server.peer import PeerLink, reach
+from dragoman.broker.server.peer import PeerLink, PeerTrace, reach
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionEnded, ProgramNotFound
+from dragoman.wire.peer import Noise
 from tests.aio import aio
 from tests.integration.broker_stage import spec_of
 from tests.unit.broker.near import NearAgent, near
@@ -33,7 +35,7 @@ async def test_behind_a_bridge_the_death_of_the_peer_is_known_first() -> None:
     async with near(NearAgent()) as far:
         died = ConnectionEnded()
         peer: Any = SimpleNamespace(
-            client=SimpleNamespace(connection=SimpleNamespace(failure=died))
+            client=SimpleNamespace(connection=SimpleNamespace(failure=died, trace=None))
         )
         assert PeerLink(far.upstream, peer, 1).failure is died
 
@@ -54,3 +56,32 @@ def test_an_agent_is_told_that_its_user_can_be_asked(tmp_path: Path) -> None:
     assert "elicit" not in server_peer._details(spec_of(tmp_path, protocol="codex"))
     options = server_peer._options(spec_of(tmp_path, mode_after_open="code", terminals=True))
     assert (options.starting_mode, options.terminals, options.visits) == ("code", True, True)
+
+
+class Reading:
+    """A caller's connection that has read everything but so many bytes."""
+
+    failure = None
+
+    def __init__(self, unsent_size: int = 0) -> None:
+        self.stream = SimpleNamespace(unsent_size=unsent_size)
+        self.told: list[tuple[str, Any]] = []
+
+    def post(self, method: str, params: Any) -> None:
+        self.told.append((method, params))
+
+
+def test_a_trace_goes_to_callers_that_read_it_without_the_secrets_of_a_login() -> None:
+    link: Any = SimpleNamespace(secrets=[b"open sesame"])
+    reading, slow = Reading(), Reading(server_peer.MAX_UNREAD_TRACE)
+    callers: list[Any] = [reading, slow]
+    trace = PeerTrace(link, callers)
+    trace.record("c", "send", b'{"password":"open sesame"}')
+    line = b"x" * (server_peer.MAX_TRACED_SIZE + 1)
+    trace.record_received("c", [Noise(line, "not JSON")])
+    trace.close()
+    assert reading.told == [
+        ("_dragoman/trace", TracedLine("send", '{"password":"***"}')),
+        ("_dragoman/trace", TracedLine("recv", f"a message of {len(line)} bytes, left out")),
+    ]
+    assert slow.told == []
