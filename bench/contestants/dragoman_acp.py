@@ -57,7 +57,7 @@ class Client:
                 # A question of the agent tells of its tool call, too.
                 if isinstance(update, acp.AgentMessageChunk):
                     reader.take(update.content.text)  # type: ignore[union-attr]
-            return turn.result.stop_reason
+            return turn.result.stop
 
     def set_mode(self, session_id: str, mode_id: str) -> Awaitable[acp.SetSessionModeResponse]:
         # Not `Session.set_mode`, which changes a config option where the agent has one: all

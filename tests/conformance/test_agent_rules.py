@@ -110,9 +110,9 @@ async def test_a_websocket_carries_the_same_conversation(tmp_path: Path) -> None
 
     async def converse(client: Any) -> tuple[str, str]:
         session = await client.new_session(tmp_path)
-        text = await session.ask("how?")
+        text = (await session.ask("how?")).text
         async with session.prompt("again") as turn:
-            return text, (await turn.wait()).stop_reason
+            return text, (await turn.wait()).stop
 
     tasks = TaskOwner("serve")
     near, far = memory_pair()

@@ -10,7 +10,7 @@ import pytest
 
 import dragoman
 from dragoman import agent
-from dragoman.client import acp, budgets, permissions
+from dragoman.client import acp, budgets, permissions, results
 from tests.docs import names
 from tests.docs.markdown import ROOT
 
@@ -30,6 +30,7 @@ def front_door() -> Iterator[str]:
 
 def client() -> Iterator[str]:
     yield from names.chapter(acp, list(acp.__all__))
+    yield from names.chapter(results, ["Result"])
     yield from names.chapter(budgets, ["Budgets"])
     yield from names.chapter(permissions, DECIDING)
 

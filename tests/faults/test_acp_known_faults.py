@@ -194,7 +194,7 @@ async def test_the_text_of_an_exception_is_not_on_the_wire_from_either_side() ->
         async with session.prompt("go") as turn:
             # What our own permit raised is ours to see, and nothing for the wire.
             with pytest.raises(UsageError, match="swordfish of the client"):
-                await turn.wait()
+                (await turn.wait()).require_ok()
     assert b"session/request_permission" in tap
     assert b"swordfish" not in tap
 
@@ -268,7 +268,7 @@ async def test_a_frame_that_is_not_an_object_ends_neither_the_turn_nor_the_clien
         session = await client.new_session(Path.cwd())
         async with session.prompt("go") as turn:
             assert [number_of(update) async for update in turn] == [1]
-            assert turn.result.stop_reason == "end_turn"
+            assert turn.result.stop == "end_turn"
     assert [noise.line for noise in noises] == FRAMES
 
 
@@ -307,7 +307,7 @@ async def test_long_lines_pass_and_lines_over_the_limit_end_the_agent_with_a_rea
     argv = agent_that("await turn.say(turn.text)")
     async with asyncio.timeout(TIMEOUT), running(argv) as (client, _):
         session = await client.new_session(Path.cwd())
-        assert len(await session.ask("x" * long)) == long
+        assert len((await session.ask("x" * long)).text) == long
     limited = ClientOptions(max_line_size=MIB)
     async with asyncio.timeout(TIMEOUT), running(argv, limited) as (client, child):
         session = await client.new_session(Path.cwd())
@@ -315,13 +315,13 @@ async def test_long_lines_pass_and_lines_over_the_limit_end_the_agent_with_a_rea
         with pytest.raises(MessageTooLong):
             async with session.prompt("x" * long):
                 pytest.fail("the turn must not begin")
-        assert await session.ask("short") == "short"
+        assert (await session.ask("short")).text == "short"
     argv = agent_that(f'await turn.say("x" * {long})')
     async with asyncio.timeout(TIMEOUT), running(argv, limited) as (client, child):
         session = await client.new_session(Path.cwd())
         async with session.prompt("go") as turn:
             with pytest.raises(LineTooLong):
-                await turn.wait()
+                (await turn.wait()).require_ok()
     assert not child.is_running
 
 
@@ -337,10 +337,10 @@ async def test_a_flood_on_stderr_does_not_stall_the_turn_and_is_not_kept() -> No
     async with asyncio.timeout(TIMEOUT), running(argv) as (client, _):
         session = await client.new_session(Path.cwd())
         async with session.prompt("go") as turn:
-            assert (await turn.wait()).stop_reason == "end_turn"
+            assert (await turn.wait()).stop == "end_turn"
         async with session.prompt("die") as turn:
             with pytest.raises(ProcessExited) as caught:
-                await turn.wait()
+                (await turn.wait()).require_ok()
     assert 0 < len(caught.value.stderr_tail) < MIB
 
 

@@ -75,7 +75,7 @@ async def test_a_session_that_does_nothing_costs_next_to_nothing() -> None:
         tasks.create_task(agent.serve(theirs))
         async with use_agent(ours) as client:
             # The first one brings along what all share.
-            assert await (await client.new_session("/w")).ask("hello") == "hello"
+            assert (await (await client.new_session("/w")).ask("hello")).text == "hello"
             with traced():
                 for _ in range(SESSIONS):
                     await client.new_session("/w")
@@ -84,4 +84,4 @@ async def test_a_session_that_does_nothing_costs_next_to_nothing() -> None:
             assert len(client.sessions) == SESSIONS + 1
             assert size / SESSIONS < SESSION_SIZE
             # They are not asleep: each of them works.
-            assert await client.sessions[-1].ask("still there") == "still there"
+            assert (await client.sessions[-1].ask("still there")).text == "still there"

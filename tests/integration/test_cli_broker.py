@@ -132,7 +132,7 @@ def test_any_client_of_acp_speaks_with_a_broker_on_stdin_and_stdout(warm: Cli) -
         argv = warm.argv("broker", "attach", "scout", "--cwd", str(warm.cwd))
         async with open_agent(argv, cwd=warm.cwd, env=warm.env) as client:
             session = await client.new_session(warm.cwd)
-            return await session.ask("list the TODOs")
+            return (await session.ask("list the TODOs")).text
 
     assert asyncio.run(ask()) == "I found no marks such as TODO."
     (broker,) = brokers(warm)

@@ -290,8 +290,8 @@ async def test_the_websocket_of_the_command_wants_the_token_that_it_told(cli: Cl
         stream = await connect_websocket(address, headers={"Authorization": f"Bearer {token}"})
         async with AcpClient(stream, ClientOptions()) as client:
             session = await client.new_session(cli.cwd)
-            await session.set_config_option("peer", "left")
-            assert await session.ask("hello") == "left heard hello"
+            await session.set_option("peer", "left")
+            assert (await session.ask("hello")).text == "left heard hello"
 
 
 @aio

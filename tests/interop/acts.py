@@ -131,7 +131,7 @@ async def sessions(client: AcpClient, stage: Stage) -> None:
             acp.McpServerSse(name="stream", url="https://example.com/sse", headers=[]),
         ],
     )
-    assert json.loads(await session.ask("where")) == {
+    assert json.loads((await session.ask("where")).text) == {
         "cwd": str(stage.workspace),
         "folders": [str(other)],
         "servers": ["local", "web", "stream"],
@@ -152,14 +152,14 @@ async def sessions(client: AcpClient, stage: Stage) -> None:
     ]
     assert loaded.modes is not None
     resumed = await client.resume_session(second.id, stage.workspace)
-    assert json.loads(await resumed.ask("where"))["cwd"] == str(stage.workspace)
+    assert json.loads((await resumed.ask("where")).text)["cwd"] == str(stage.workspace)
     with pytest.raises(RemoteError) as missing:
         await client.load_session("nothing", stage.workspace)
     assert missing.value.code == codes.NOT_FOUND
     if client.can("sessionCapabilities.fork"):
         forked = await client.fork_session(session.id, stage.workspace)
         assert forked.id not in (session.id, second.id)
-        assert json.loads(await forked.ask("where"))["cwd"] == str(stage.workspace)
+        assert json.loads((await forked.ask("where")).text)["cwd"] == str(stage.workspace)
     if client.can("sessionCapabilities.delete"):
         await client.delete_session(second.id)
         left = [info.session_id async for info in client.list_sessions()]
@@ -170,9 +170,9 @@ async def settings(client: AcpClient, stage: Stage) -> None:
     session = await client.new_session(stage.workspace)
     assert session.modes is not None and session.modes.current_mode_id == "ask"
     await session.set_mode("plan")
-    await session.set_config_option("depth", "deep")
-    await session.set_config_option("loud", True)
-    assert json.loads(await session.ask("settings")) == ["plan", "deep", True]
+    await session.set_option("depth", "deep")
+    await session.set_option("loud", True)
+    assert json.loads((await session.ask("settings")).text) == ["plan", "deep", True]
     assert session.modes.current_mode_id == "plan"
     values = {
         option.id: option.current_value
@@ -190,7 +190,7 @@ async def content(client: AcpClient, stage: Stage) -> None:
             assert isinstance(update, acp.AgentMessageChunk)
             echoed.append(script.bare(json.loads(acp.encode(update.content))))
     assert echoed == script.BLOCKS
-    assert turn.result.stop_reason == "end_turn"
+    assert turn.result.stop == "end_turn"
 
 
 async def updates(client: AcpClient, stage: Stage) -> None:
@@ -217,19 +217,23 @@ async def cancel(client: AcpClient, stage: Stage) -> None:
             heard.append(texts(update))
             turn.cancel()
     assert heard == ["waiting", "stopped"]
-    assert turn.result.stop_reason == "cancelled"
-    assert not turn.result.settled_locally
+    assert turn.result.stop == "cancelled"
+    assert turn.response is not None
 
 
 async def files(client: AcpClient, stage: Stage) -> None:
     session = await client.new_session(stage.workspace)
-    assert json.loads(await session.ask("files")) == [script.FILE_TEXT, "two\n", codes.NOT_FOUND]
+    assert json.loads((await session.ask("files")).text) == [
+        script.FILE_TEXT,
+        "two\n",
+        codes.NOT_FOUND,
+    ]
     assert (stage.workspace / "made.txt").read_text() == script.FILE_TEXT
 
 
 async def terminals(client: AcpClient, stage: Stage) -> None:
     session = await client.new_session(stage.workspace)
-    assert json.loads(await session.ask("terminals")) == {
+    assert json.loads((await session.ask("terminals")).text) == {
         "output": "hello world\n",
         "truncated": False,
         "code": 0,
@@ -251,7 +255,7 @@ async def permission(client: AcpClient, stage: Stage) -> None:
 
 async def elicitation(client: AcpClient, stage: Stage) -> None:
     session = await client.new_session(stage.workspace)
-    assert json.loads(await session.ask("elicitation")) == [
+    assert json.loads((await session.ask("elicitation")).text) == [
         {"action": "accept", "content": script.FORM_ANSWER},
         {"action": "accept"},
     ]
@@ -271,7 +275,7 @@ async def extensions(client: AcpClient, stage: Stage) -> None:
         await client.call_extension("_test/nothing", {})
     assert unknown.value.code == codes.METHOD_NOT_FOUND
     await client.notify_extension("_test/told", {"number": 7})
-    heard = json.loads(await session.ask("extensions"))
+    heard = json.loads((await session.ask("extensions")).text)
     assert heard["answer"] == {"answered": 21}
     assert heard["told"][-1] == ["test/told", {"number": 7}]
     assert stage.notified[-1] == ["_test/told", {"number": 21}]
@@ -281,7 +285,7 @@ async def giving_up(client: AcpClient, stage: Stage) -> None:
     session = await client.new_session(stage.workspace)
     with pytest.raises(CallTimeout):
         await client.call_extension("_test/slow", {}, timeout=0.1)
-    heard = json.loads(await session.ask("extensions"))
+    heard = json.loads((await session.ask("extensions")).text)
     assert heard["told"][-2:] == [["slow", "begun"], ["slow", "cancelled"]]
 
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.client.acp.client import AcpClient
-from dragoman.client.acp.peer import AcpConversationTurn, AcpPeer
+from dragoman.client.acp.peer import AcpPeer
+from dragoman.client.acp.turn import Turn
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Conversation, Opening
 from dragoman.errors import ConnectionLost, DragomanError
@@ -229,7 +230,7 @@ def test_a_turn_that_ran_out_of_time_keeps_the_line_that_answered_its_cancel() -
             talk.client.budgets = Budgets(total=0.01)
             conversation = await talk.open([])
             async with conversation.prompt("go") as turn:
-                assert isinstance(turn, AcpConversationTurn)
+                assert isinstance(turn, Turn)
                 id = await talk.wire.asked("session/prompt")
                 async with asyncio.timeout(10):
                     while not turn.cancelling:  # noqa: ASYNC110 - it is the clock that cancels

@@ -246,6 +246,8 @@ class Peer(abc.ABC):
 class Conversation(abc.ABC):
     """One session with an agent."""
 
+    __slots__ = ()
+
     id: str
     replayed: Sequence[model.Event]
     """The history that was replayed when the session was opened, as events."""
@@ -256,7 +258,7 @@ class Conversation(abc.ABC):
         return f"<Session {self.id!r}, {'in a turn' if self.turn else 'idle'}>"
 
     @property
-    def models(self) -> Sequence[Choice]:
+    def model_choices(self) -> Sequence[Choice]:
         """The models of an agent that tells them apart from its options."""
         return ()
 
@@ -348,6 +350,11 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
                 self._watchdog.signs += 1
             self._lane.put(event, size)
             return
+        self.note(event)
+        self.put(event, size)
+
+    def note(self, event: model.Event) -> None:
+        """Take over what an event says about how the turn goes."""
         if isinstance(event, model.ToolChanged | model.FilesChanged):
             # That a refused call failed is no work: the refusal is still the last word.
             if event.tool_id not in self._declined:
@@ -359,7 +366,6 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
                 self._calls = _added(self._calls, event.usage)
             else:
                 self._usage = self._of_turn(event.usage)
-        self.put(event, size)
 
     def _of_turn(self, usage: Usage) -> Usage:
         """What a report that may be about more than this turn says about it."""
@@ -393,7 +399,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
             # With a reason of our own the turn ends for that reason, see `_failed`.
             self._said_end = ended
         else:
-            self.put(ended, 0)
+            self._put_end(ended)
         self._finish(TurnEndMark(self._result(ended, error)))
 
     def _result(self, ended: model.TurnEnded, error: DragomanError | None = None) -> Result:
@@ -462,15 +468,19 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
                 self._said_end, outcome=outcome, stop=error.error_class, failure=failure
             )
         self.made(ended)
-        self._lane.put(ended, 0)
+        self._put_end(ended)
         return TurnEndMark(self._result(ended, error))
 
     def _cancelled(self) -> Result:
         ended = self._ended(Outcome.CANCELLED, "cancelled without an answer", None)
         if self._why is None:
             self.made(ended)
-            self._lane.put(ended, 0)
+            self._put_end(ended)
         return self._result(ended)
+
+    def _put_end(self, ended: model.TurnEnded) -> None:
+        """The last event, for who iterates over the turn."""
+        self._lane.put(ended, 0)
 
 
 def wrong_prompt(prompt: object, block: str) -> UsageError:
@@ -485,7 +495,8 @@ def wrong_prompt(prompt: object, block: str) -> UsageError:
     return UsageError(f"a prompt is text, or a list of blocks such as {block}, not {kind}{hint}")
 
 
-def _require_unicode(prompt: str) -> None:
+def require_unicode(prompt: str) -> None:
+    """Raise `UsageError` for text that cannot be sent."""
     try:
         prompt.encode()
     except UnicodeEncodeError as error:
@@ -496,7 +507,7 @@ def blocks_of(prompt: str | Block | Sequence[Block]) -> tuple[Block, ...]:
     """A prompt as blocks."""
     if isinstance(prompt, str):
         if not prompt.isascii():
-            _require_unicode(prompt)
+            require_unicode(prompt)
         return (Text(prompt),)
     if isinstance(prompt, Block):
         return (prompt,)

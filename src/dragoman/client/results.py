@@ -65,6 +65,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
+        """Whether the turn can be taken for done."""
         return self.outcome.good
 
     def require_ok(self) -> Self:

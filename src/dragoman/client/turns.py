@@ -198,8 +198,9 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
             if self._end is not None:
                 raise StopAsyncIteration
             item = await lane.get()
-        if not isinstance(item, TurnEndMark):
-            return item
+        # `type` and not isinstance, which asks the metaclass of a Struct: this is every item.
+        if type(item) is not TurnEndMark:
+            return item  # type: ignore[return-value]
         self._end = item
         self._lane.close()
         if item.error is not None:

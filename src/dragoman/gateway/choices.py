@@ -76,9 +76,9 @@ class Choices(SessionSettings):
             return session.modes.available_modes if session.modes is not None else ()
         return [acp.SessionMode(id=mode.id, name=mode.name) for mode in self._view.modes]
 
-    def _native(self) -> Any:
+    def _native(self) -> Session | None:
         """The session of an agent that speaks ACP itself: its own values need no translation."""
-        return getattr(self._conversation, "session", None)
+        return self._conversation if isinstance(self._conversation, Session) else None
 
 
 def wanted_model(meta: Mapping[str, Any]) -> str | None:
@@ -96,8 +96,8 @@ def wanted_metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 def stands_for_models(conversation: Conversation, option_id: str) -> bool:
     """Whether an option is the one that was made up for the models of the agent."""
-    session: Any = getattr(conversation, "session", None)
-    return option_id == MODEL_OPTION and session is not None and lacks_models(session)
+    native = isinstance(conversation, Session) and lacks_models(conversation)
+    return native and option_id == MODEL_OPTION
 
 
 def lacks_models(session: Session) -> bool:

@@ -46,7 +46,7 @@ from dragoman.transports.base import Stream
 from dragoman.wire import codes, messages
 
 if TYPE_CHECKING:
-    from dragoman.client.acp.peer import AcpConversation
+    from dragoman.client.acp.session import Session as AcpSession
     from dragoman.gateway.gateway import Gateway
 
 P = ParamSpec("P")
@@ -278,7 +278,7 @@ class ClientSession:
         conversation = self._session_of(session.id).conversation
         if self._forwards:
             # The client's own words are the peer's, too.
-            await cast("AcpConversation", conversation).switch_mode(mode_id)
+            await cast("AcpSession", conversation).switch_mode(mode_id)
         else:
             await conversation.set_mode(mode_id)
 

@@ -129,8 +129,8 @@ async def use_model(conversation: Conversation, view: View, wanted: str, *, peer
         if option.value != wanted:
             await conversation.set_option(option.id, wanted)
     elif view.model is not None:
-        if conversation.models:
-            wanted = match(wanted, conversation.models, peer=peer)
+        if conversation.model_choices:
+            wanted = match(wanted, conversation.model_choices, peer=peer)
         if view.model != wanted:
             await conversation.set_model(wanted)
     else:

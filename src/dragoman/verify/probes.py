@@ -101,9 +101,8 @@ async def models_of(
     """The models that the peer offers, by its names; None if it does not list them."""
     if peer.dialect == discovery.CODEX:
         return tuple(entry.id for entry in await peer.client.models())
-    told = getattr(getattr(conversation, "session", None), "models", None)
-    if told is not None:
-        return tuple(entry.model_id for entry in told.available_models)
+    if conversation.model_choices:
+        return tuple(choice.value for choice in conversation.model_choices)
     return _choices(events, "model")
 
 

@@ -176,7 +176,7 @@ async def test_one_agent_serves_many_clients_on_a_socket_and_they_do_not_meet(
             first, second = await one.new_session("/w"), await two.new_session("/w")
             assert first.id != second.id
             answers = await soon(asyncio.gather(first.ask("one"), second.ask("two")))
-            assert list(answers) == ["one", "two"]
+            assert [answer.text for answer in answers] == ["one", "two"]
             # A session belongs to the connection that opened it.
             ours = await connect_unix(path)
             client = ClientEnd(ours)
@@ -211,7 +211,7 @@ async def test_closing_a_listener_cancels_the_turns_of_its_clients(tmp_path: Pat
             await soon(listener.aclose())
             assert states == ["begun", "ended"]
             with pytest.raises(ConnectionLost):
-                await turn.wait()
+                (await turn.wait()).require_ok()
 
 
 @aio
@@ -220,7 +220,7 @@ async def test_an_agent_serves_on_a_websocket() -> None:
     async with await agent.serve_websocket("127.0.0.1", 0) as listener:
         async with use_agent(await connect_websocket(listener.address)) as client:
             session = await client.new_session("/w")
-            assert await soon(session.ask("over the web")) == "over the web"
+            assert (await soon(session.ask("over the web"))).text == "over the web"
 
 
 def test_running_serves_standard_input_and_output_and_an_interrupt_ends_it(

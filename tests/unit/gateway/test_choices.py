@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
+from dragoman.client.acp.session import Session
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.events.parts import Choice, SessionOption
@@ -15,9 +15,12 @@ PLAIN = acp.ClientCapabilities()
 BOOLEAN = acp.decode(b'{"session":{"configOptions":{"boolean":{}}}}', acp.ClientCapabilities)
 
 
-def native(**fields: Any) -> Any:
-    settings = {"modes": None, "models": None, "config_options": None, **fields}
-    return SimpleNamespace(session=SimpleNamespace(**settings))
+def native(**fields: Any) -> Session:
+    """A session of an agent that speaks ACP itself, with these settings."""
+    session = Session.__new__(Session)
+    for name, value in {"modes": None, "models": None, "config_options": None, **fields}.items():
+        setattr(session, name, value)
+    return session
 
 
 def test_the_peer_has_the_last_word_on_every_value() -> None:

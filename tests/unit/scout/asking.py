@@ -65,7 +65,7 @@ async def ask(session: Session, text: str) -> Reply:
                     reply.tools.setdefault(id, []).append(update)
                 case acp.SessionInfoUpdate(title=str(title)):
                     reply.title = title
-    reply.stop = turn.result.stop_reason
+    reply.stop = turn.result.stop
     return reply
 
 

@@ -34,7 +34,8 @@ from dragoman.catalogue.open import dialect_of, line_size_of, open_peer, options
 from dragoman.client import file_guard
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions, connection_settings
-from dragoman.client.acp.peer import AcpConversation, AcpPeer
+from dragoman.client.acp.peer import AcpPeer
+from dragoman.client.acp.session import Session
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Opening, Peer, absolute
 from dragoman.client.options import ConnectOptions, for_dialect, plain_of
@@ -165,7 +166,7 @@ class WarmClient(AcpClient):
 class WarmPeer(AcpPeer):
     """A peer behind a broker."""
 
-    async def open(self, opening: Opening) -> AcpConversation:
+    async def open(self, opening: Opening) -> Session:
         own = {name: value for name, value in opening.metadata.items() if name != META}
         if own:
             # An agent that speaks ACP gets them as they are; a gateway reads them among ours.

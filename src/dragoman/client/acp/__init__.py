@@ -1,12 +1,14 @@
 """Drive an agent that speaks ACP v1, with every method of the protocol typed.
 
 Owns the client's side: `open_agent` starts a program and shakes hands, an `AcpClient` opens
-sessions, a `Session` prompts, a `Turn` streams. Writing an agent is `dragoman.agent`. The names
+sessions, a `Session` prompts, a `Turn` streams. The conversation API (`dragoman.connect`) has the
+same sessions and turns, which give events there. Writing an agent is `dragoman.agent`. The names
 below are imported on first use: a client of a broker starts no program.
 """
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,14 +17,13 @@ if TYPE_CHECKING:
     from dragoman.client.acp.open import open_agent, use_agent
     from dragoman.client.acp.options import ClientOptions
     from dragoman.client.acp.session import Session
-    from dragoman.client.acp.turn import Turn, TurnResult
+    from dragoman.client.acp.turn import Turn
 
 LATER: Final = {
     "AcpClient": "client",
     "ClientOptions": "options",
     "Session": "session",
     "Turn": "turn",
-    "TurnResult": "turn",
     "open_agent": "open",
     "use_agent": "open",
 }
@@ -32,13 +33,19 @@ __all__ = [
     "ClientOptions",
     "Session",
     "Turn",
-    "TurnResult",
     "open_agent",
     "use_agent",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "TurnResult":
+        from dragoman.client.results import Result
+
+        warnings.warn(
+            "TurnResult is dragoman.client.results.Result", DeprecationWarning, stacklevel=2
+        )
+        return Result
     if name not in LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{LATER[name]}"), name)

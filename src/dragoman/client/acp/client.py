@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -18,13 +18,14 @@ from msgspec import UNSET, Raw, UnsetType
 from dragoman.client.acp.inbound import Elicit, Elsewhere, InboundHandlers
 from dragoman.client.acp.options import ClientOptions, connection_settings
 from dragoman.client.acp.session import Session
-from dragoman.client.base import BaseClient, call_in_order
+from dragoman.client.base import BaseClient, EventFeed, call_in_order
 from dragoman.client.file_guard import Asker
 from dragoman.client.folders import absolute
 from dragoman.client.permissions import Permit
 from dragoman.client.results import add_stderr, stderr_since, stderr_size
 from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.methods import Gate, Method
 from dragoman.errors import (
@@ -40,9 +41,6 @@ from dragoman.wire import codes
 
 if TYPE_CHECKING:
     from dragoman.client.acp.event_source import EventSource
-
-MakeSession: TypeAlias = Callable[["AcpClient", str, Path, Sequence[Path]], Session]
-"""Makes the object for a session whose id has become known."""
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -81,6 +79,9 @@ class AcpClient(BaseClient[Session]):
         else:
             settings = connection_settings(self.options.max_line_size)
             self.connection = Connection(stream, End.CLIENT, self._serving, settings=settings)
+        # Without `events` the sessions are those of the typed client.
+        self.events: EventSource | None = None
+        self.feed = EventFeed(translate.DIALECT, self.connection)
 
     # -- life
 
@@ -190,7 +191,6 @@ class AcpClient(BaseClient[Session]):
         mode: str | None = None,
         model: str | None = None,
         meta: dict[str, Any] | None = None,
-        make: MakeSession = Session,
     ) -> Session:
         """Open a session in a folder."""
         root, others = self._roots(cwd, additional_directories, mcp_servers)
@@ -200,7 +200,7 @@ class AcpClient(BaseClient[Session]):
             mcp_servers=mcp_servers,
             meta=meta,
         )
-        session = await self._open(acp.SESSION_NEW, request, make, root, others)
+        session = await self._open(acp.SESSION_NEW, request, root, others)
         return await self._prepare(session, mode, model)
 
     async def load_session(
@@ -214,7 +214,6 @@ class AcpClient(BaseClient[Session]):
         model: str | None = None,
         on_update: Callable[[acp.SessionUpdate], None] | None = None,
         meta: dict[str, Any] | None = None,
-        make: MakeSession = Session,
     ) -> Session:
         """Open an earlier session with its history, which is in `Session.replayed` afterwards.
 
@@ -222,7 +221,7 @@ class AcpClient(BaseClient[Session]):
         """
         self.require("loadSession", "load sessions")
         root, others = self._roots(cwd, additional_directories, mcp_servers)
-        session = self._expect(make, session_id, root, others)
+        session = self._expect(session_id, root, others)
         session.on_update = on_update
         session.replaying = True
 
@@ -249,12 +248,11 @@ class AcpClient(BaseClient[Session]):
         mode: str | None = None,
         model: str | None = None,
         meta: dict[str, Any] | None = None,
-        make: MakeSession = Session,
     ) -> Session:
         """Open an earlier session without its history being replayed."""
         self.require("sessionCapabilities.resume", "resume sessions")
         root, others = self._roots(cwd, additional_directories, mcp_servers)
-        session = self._expect(make, session_id, root, others)
+        session = self._expect(session_id, root, others)
 
         def opened(response: acp.ResumeSessionResponse) -> None:
             session.opened(response.modes, response.models, response.config_options)
@@ -268,9 +266,7 @@ class AcpClient(BaseClient[Session]):
         )
         return await self._reopen(session, acp.SESSION_RESUME, request, opened, mode, model)
 
-    async def fork_session(
-        self, session_id: str, cwd: str | Path, *, make: MakeSession = Session
-    ) -> Session:
+    async def fork_session(self, session_id: str, cwd: str | Path) -> Session:
         """Branch off a session (unstable in the protocol)."""
         if not self.options.unstable:
             raise UsageError("forking is not stable in the protocol: pass unstable=True")
@@ -281,7 +277,7 @@ class AcpClient(BaseClient[Session]):
         fork_session = acp.method_table(unstable=True).request("session/fork")
         assert fork_session is not None
         request = ForkSessionRequest(session_id=session_id, cwd=str(root))
-        session = await self._open(fork_session, request, make, root, others)
+        session = await self._open(fork_session, request, root, others)
         return await self._prepare(session, None, None)
 
     async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[acp.SessionInfo]:
@@ -332,7 +328,8 @@ class AcpClient(BaseClient[Session]):
     # -- for the other modules of this package
 
     def watch_with(self, record: EventSource) -> None:
-        """Let somebody see everything that comes in."""
+        """Make events of everything that comes in, from now on."""
+        self.events = self.feed = record
         self._serving.watch = record
         self.connection.on_answer = record.answered
         self.connection.on_end = record.emit_over
@@ -362,7 +359,8 @@ class AcpClient(BaseClient[Session]):
         self, session_id: str, cwd: Path, additional_directories: Sequence[Path] = ()
     ) -> Session:
         """A session that somebody else opened and follows: only files and terminals are served."""
-        session = self._expect(Session, session_id, cwd, additional_directories)
+        self._require_new(session_id)
+        session = Session(self, session_id, cwd, additional_directories)
         self.conversations[session_id] = session
         return session
 
@@ -445,7 +443,6 @@ class AcpClient(BaseClient[Session]):
         self,
         method: Method[Any, Any],
         request: Any,
-        make: MakeSession,
         root: Path,
         others: Sequence[Path],
     ) -> Session:
@@ -455,7 +452,8 @@ class AcpClient(BaseClient[Session]):
         def opened(response: Any) -> None:
             if response.session_id in self.conversations:
                 raise InvalidAnswer(f"the agent opened {response.session_id!r} a second time")
-            session = make(self, response.session_id, root, others)
+            session = Session(self, response.session_id, root, others, self.events)
+            session.began_here = method is acp.SESSION_NEW
             session.opened(response.modes, response.models, response.config_options)
             made.append(session)
             self._serving.adopt(session)
@@ -500,12 +498,13 @@ class AcpClient(BaseClient[Session]):
             raise
         return session
 
-    def _expect(
-        self, make: MakeSession, session_id: str, root: Path, others: Sequence[Path]
-    ) -> Session:
+    def _expect(self, session_id: str, root: Path, others: Sequence[Path]) -> Session:
+        self._require_new(session_id)
+        return Session(self, session_id, root, others, self.events)
+
+    def _require_new(self, session_id: str) -> None:
         if session_id in self.conversations:
             raise UsageError(f"the session {session_id} is already open on this connection")
-        return make(self, session_id, root, others)
 
     def _roots(
         self,

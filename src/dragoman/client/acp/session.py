@@ -1,10 +1,12 @@
-"""One conversation with an agent.
+"""One conversation with an agent that speaks ACP v1.
 
-Owns what is known of a session: its settings as last reported, the turn that runs, and the updates
-that belong to no turn. It does not decode (`client` does) and does not follow a turn (`turn` does).
+Owns what is known of a session: its settings as last reported, the turn that runs, and what came
+outside of turns. It does not decode (`client` does) and does not follow a turn (`turn` does).
 
-Where an update goes: to the running turn; to `replayed` while history is being replayed; else to
-`outside`, which keeps the newest ones. `on_update` sees all of them, at once.
+A session of the conversation API has a `record` (`event_source`): its updates become events. One of
+the typed client has none, and gives the updates themselves. Where one of them goes: to the running
+turn; to `replayed` while history is being replayed; else an update is kept in `outside`, which has
+the newest ones. `on_update` sees all updates, at once.
 
 History ends with a short quiet after the answer to the load, and not with the answer: one real
 agent sends the first message of its history before the answer and the others after it.
@@ -16,70 +18,62 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.client.acp.calls import Calls
+from dragoman.client.acp.settings import AcpSettings
 from dragoman.client.acp.turn import Turn
-from dragoman.client.base import WorkspaceServices
+from dragoman.client.conversation import Conversation, require_unicode, wrong_prompt
 from dragoman.client.open_questions import OpenQuestions
-from dragoman.client.permissions import Decision, Question
+from dragoman.client.permissions import Answer, Decision, Question
+from dragoman.client.results import Result
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1.session import is_open_ended
-from dragoman.errors import DragomanError, Unsupported
-from dragoman.errors.usage import alternatives
+from dragoman.dialects.acp.v1 import translate
+from dragoman.errors import ConnectionLost
+from dragoman.events import model
+from dragoman.events.parts import Block
 
 if TYPE_CHECKING:
     from dragoman.client.acp.client import AcpClient
+    from dragoman.client.acp.event_source import EventSource
     from dragoman.client.services.terminals import Terminals
     from dragoman.wire.messages import Notification
 
 log: Final = logging.getLogger("dragoman.client")
 
+_CHUNK: Final = acp.AgentMessageChunk
+
+Prompt: TypeAlias = str | Block | acp.ContentBlock | Sequence[Block | acp.ContentBlock]
+"""Text, or blocks in the words of events or of the protocol."""
+
 KEPT_OUTSIDE: Final = 256
 """Updates outside of turns that are kept; older ones are dropped and counted."""
 
 
-class Session(WorkspaceServices):
-    """A session of an agent. Made by the client's `new_session`, `load_session` and the like."""
+class Session(AcpSettings, Conversation):
+    """A session of an agent. Made by the client's `new_session`, `load_session` and the like, and
+    by `Peer.session`."""
 
     __slots__ = (
-        "_heard_at",
-        "_load_answered_at",
-        "_replaying",
-        "calls",
-        "client",
-        "commands",
-        "config_options",
-        "id",
-        "info",
-        "models",
-        "modes",
-        "on_update",
-        "outside",
-        "outside_dropped",
-        "questions",
-        "replayed",
-        "turn",
-        "unusable",
-        "usage",
+        *("_early", "_heard_at", "_load_answered_at", "_replaying", "_turns", "began_here"),
+        *("calls", "commands", "info", "on_update", "outside", "outside_dropped", "place"),
+        *("questions", "record", "replayed", "turn", "unusable", "usage"),
     )
 
     def __init__(
-        self, client: AcpClient, id: str, cwd: Path, additional_directories: Sequence[Path] = ()
+        self,
+        client: AcpClient,
+        id: str,
+        cwd: Path,
+        additional_directories: Sequence[Path] = (),
+        record: EventSource | None = None,
     ) -> None:
-        super().__init__(cwd, additional_directories)
-        self.client = client
-        self.id = id
-        self.modes: acp.SessionModeState | None = None
-        """The modes and the current one, if the agent has modes."""
-        self.models: acp.SessionModelState | None = None
-        """The models and the current one, where the agent tells them apart from options."""
-        self.config_options: Sequence[acp.SessionConfigOption] | None = None
-        """The config options with their current values."""
+        super().__init__(client, id, cwd, additional_directories)
         self.commands: Sequence[acp.AvailableCommand] = ()
         """The slash commands."""
         self.info: acp.SessionInfoUpdate | None = None
@@ -98,154 +92,49 @@ class Session(WorkspaceServices):
         """The last updates that belonged to no turn."""
         self.outside_dropped = 0
         """How many more there were."""
-        self.replayed: list[acp.SessionUpdate] = []
-        """The history that the agent replayed when the session was loaded."""
+        self.replayed: list[Any] = []
+        """The history that the agent replayed when the session was loaded: updates, or events
+        where they are made."""
+        # Whether the session is a new one, so that nothing was spent in it before.
+        self.began_here = False
         self._replaying = False
         self._load_answered_at: float | None = None
         self._heard_at = 0.0
         self.questions = OpenQuestions()
+        self.record = record
+        self.place = client.feed.place(id)
+        self._turns = 0
+        # Updates that come once more because the session is open now. Their events were told.
+        self._early = 0 if record is None else record.early_told.pop(id, 0)
 
     # -- prompting
 
-    def prompt(
-        self,
-        prompt: str | acp.ContentBlock | Sequence[acp.ContentBlock],
-        *,
-        meta: dict[str, Any] | None = None,
-    ) -> Turn:
+    def prompt(self, prompt: Prompt, *, meta: dict[str, Any] | None = None) -> Turn:
         """A turn with this prompt; it begins when its ``async with`` block is entered.
 
-        Raises `Unsupported` for content that the agent did not say it accepts.
+        `meta` travels with it as its `_meta`. Raises `Unsupported` for content that the agent did
+        not say it accepts.
         """
         if isinstance(prompt, str):
-            blocks: Sequence[acp.ContentBlock] = (acp.TextContent(text=prompt),)
+            if not prompt.isascii():
+                require_unicode(prompt)
+            given: Sequence[Any] = (acp.TextContent(text=prompt),)
         elif isinstance(prompt, Struct):
-            blocks = (prompt,)
+            given = (prompt,)
         elif isinstance(prompt, list | tuple) and all(isinstance(each, Struct) for each in prompt):
-            blocks = tuple(prompt)
+            given = tuple(prompt)
         else:
-            from dragoman.client.conversation import wrong_prompt
+            raise wrong_prompt(prompt, "dragoman.events.parts.Text")
+        wire = [translate.to_block(each) if isinstance(each, Block) else each for each in given]
+        self.client.require_content(wire)
+        return Turn(self, given, wire, meta)
 
-            raise wrong_prompt(prompt, "dragoman.dialects.acp.v1.TextContent")
-        self.client.require_content(blocks)
-        return Turn(self, blocks, meta)
-
-    async def ask(self, prompt: str | Sequence[acp.ContentBlock]) -> str:
-        """Send a prompt and return the text of the answer."""
-        parts: list[str] = []
-        async with self.prompt(prompt) as turn:
-            async for update in turn:
-                if isinstance(update, acp.AgentMessageChunk) and isinstance(
-                    update.content, acp.TextContent
-                ):
-                    parts.append(update.content.text)
-            result = turn.result
-        if result.settled_locally:
-            raise DragomanError("the turn was cancelled and never answered")
-        return "".join(parts)
-
-    # -- settings
-
-    async def set_mode(self, mode_id: str) -> None:
-        """Switch the mode. Uses a config option of category ``mode`` where there is one."""
-        option = self._option("mode")
-        if option is not None:
-            await self.set_config_option(option.id, mode_id)
-            return
-        await self.switch_mode(mode_id)
-
-    async def switch_mode(self, mode_id: str) -> None:
-        """Switch the mode by `session/set_mode`, also where there is a config option for it."""
-        known = [mode.id for mode in self.modes.available_modes] if self.modes else []
-        if mode_id not in known:
-            raise Unsupported(f"the agent has no mode {mode_id!r}; {alternatives(mode_id, known)}")
-        before = self.modes
-
-        def switched(_: acp.SetSessionModeResponse) -> None:
-            # What the agent has said about its mode meanwhile counts.
-            if self.modes is before:
-                self._switched(mode_id)
-
-        await self.client.ask_then(
-            acp.SESSION_SET_MODE,
-            acp.SetSessionModeRequest(session_id=self.id, mode_id=mode_id),
-            switched,
-        )
-
-    def _switched(self, mode_id: str) -> None:
-        if self.modes is None or self.modes.current_mode_id == mode_id:
-            return
-        self.modes = replace(self.modes, current_mode_id=mode_id)
-        # The option says the same, whichever of the two was changed.
-        option = self._option("mode")
-        if option is not None and mode_id in _values(option):
-            changed = replace(option, current_value=mode_id)
-            self.config_options = [
-                changed if each is option else each for each in self.config_options or ()
-            ]
-
-    async def set_model(self, model_id: str) -> None:
-        """Switch the model: by a config option of category ``model``, else by `session/set_model`,
-        which no schema has any more but real agents still offer."""
-        option = self._option("model")
-        if option is not None:
-            await self.set_config_option(option.id, model_id)
-            return
-        known = [model.model_id for model in self.models.available_models] if self.models else []
-        if model_id not in known:
-            raise Unsupported(
-                f"the agent has no model {model_id!r}; {alternatives(model_id, known)}"
-            )
-
-        def switched(_: acp.SetSessionModelResponse) -> None:
-            if self.models is not None:
-                self.models = replace(self.models, current_model_id=model_id)
-
-        await self.client.ask_then(
-            acp.SESSION_SET_MODEL,
-            acp.SetSessionModelRequest(session_id=self.id, model_id=model_id),
-            switched,
-        )
-
-    async def set_config_option(self, config_id: str, value: str | bool) -> None:
-        """Change a config option. The agent's answer is the complete list, read back here."""
-        options = [
-            o for o in self.config_options or () if not isinstance(o, acp.UnknownConfigOption)
-        ]
-        option = next((o for o in options if o.id == config_id), None)
-        if option is None:
-            known = [o.id for o in options]
-            raise Unsupported(
-                f"the agent has no option {config_id!r}; {alternatives(config_id, known)}"
-            )
-        values = _values(option)
-        open_ended = (
-            isinstance(value, str)
-            and isinstance(option, acp.SessionConfigSelect)
-            and is_open_ended(option)
-        )
-        # To Python 1 is True; to an agent it is not.
-        if not open_ended and (value not in values or type(value) is not type(values[0])):
-            offered = alternatives(str(value), map(str, values))
-            raise Unsupported(f"the option {config_id!r} has no value {value!r}; {offered}")
-
-        def changed(response: acp.SetSessionConfigOptionResponse) -> None:
-            self.config_options = response.config_options
-            if option.category == "mode" and isinstance(value, str):
-                told = self._option("mode")
-                self._switched(value if told is None else told.current_value)
-
-        await self.client.ask_then(
-            acp.SESSION_SET_CONFIG_OPTION,
-            acp.SetSessionConfigOptionRequest(session_id=self.id, config_id=config_id, value=value),
-            changed,
-        )
-
-    def _option(self, category: str) -> acp.SessionConfigSelect | None:
-        for option in self.config_options or ():
-            if isinstance(option, acp.SessionConfigSelect) and option.category == category:
-                return option
-        return None
+    async def ask(self, prompt: Prompt) -> Result:
+        """Send a prompt and wait for its end. The result says how it ended, and what was said."""
+        turn = self.prompt(prompt)
+        turn.max_text_size = None
+        async with turn:
+            return await turn.wait()
 
     # -- the end
 
@@ -254,10 +143,12 @@ class Session(WorkspaceServices):
         if self.turn is not None:
             self.turn.cancel()
         try:
-            if self.client.can("sessionCapabilities.close"):
-                await self.client.ask(
-                    acp.SESSION_CLOSE, acp.CloseSessionRequest(session_id=self.id)
-                )
+            # An agent that goes away has ended the session too.
+            with suppress(ConnectionLost):
+                if self.client.can("sessionCapabilities.close"):
+                    await self.client.ask(
+                        acp.SESSION_CLOSE, acp.CloseSessionRequest(session_id=self.id)
+                    )
         finally:
             await self.release()
 
@@ -274,47 +165,73 @@ class Session(WorkspaceServices):
         self.cancel_questions()
         return self._terminals
 
-    # -- for the client
+    # -- for the client: opening
 
     def opened(self, modes: Any, models: Any, config_options: Any) -> None:
-        """Take over the settings of the answer that opened the session."""
-        self.modes = modes
-        self.models = models
-        self.config_options = config_options
+        super().opened(modes, models, config_options)
+        if self.record is not None:
+            self.record.opened = self
 
-    async def prepare(self, *, mode: str | None, model: str | None) -> None:
-        """Set the starting mode and model that the caller asked for."""
-        if model is not None:
-            await self.set_model(model)
-        if mode is None:
-            mode = self._starting_mode()
-        if mode is not None:
-            await self.set_mode(mode)
+    def announce(self, how: str, line: bytes | None) -> None:
+        """Say that the session is there, and what its settings are."""
+        native = f"session/{how}"
+        model_id = self.models.current_model_id if self.models else None
+        base = self.place.base(native, line)
+        self._hand_over(model.SessionOpened(*base, how, str(self.cwd), None, model_id), 0)
+        self.settings_changed(native, line)
 
-    def _starting_mode(self) -> str | None:
-        """The mode that every session is to be in, if the agent has it and this one is not."""
-        wanted = self.client.options.starting_mode
-        option = self._option("mode")
-        if option is not None:
-            known, current = _values(option), option.current_value
-        elif self.modes is not None:
-            known = [mode.id for mode in self.modes.available_modes]
-            current = self.modes.current_mode_id
-        else:
-            return None
-        return wanted if wanted in known and wanted != current else None
+    def settings_changed(self, native: str = "", line: bytes | None = None) -> None:
+        if self.record is not None:
+            fields = translate.settings(self.modes, self.config_options, self.models)
+            if fields:
+                self._hand_over(model.SettingsChanged(*self.place.base(native, line), **fields), 0)
+
+    # -- for the client: what arrives
+
+    def new_turn(self) -> None:
+        """What comes from now on belongs to another turn."""
+        self._turns += 1
+        self.place.turn = f"t{self._turns}"
+        self.place.replay = False
 
     def deliver(self, update: acp.SessionUpdate, line: bytes) -> None:
         """An update of this session arrived, in this line."""
-        apply = APPLY.get(type(update))
-        if apply is not None:
-            apply(self, update)
+        # The commonest of all reports nothing lasting.
+        if type(update) is not _CHUNK:
+            apply = APPLY.get(type(update))
+            if apply is not None:
+                apply(self, update)
         if self.on_update is not None:
             self._observe(update)
-        if self.turn is not None:
-            self.turn.put(update, len(line))
-        else:
-            self.keep(update)
+        turn = self.turn
+        if turn is None:
+            self._deliver_outside(update, line)
+            return
+        record = self.record
+        if record is None:
+            turn.update(update, len(line))
+            return
+        size = len(line)
+        on_event = record.on_event
+        for event in translate.of_update(update, self.place, line):
+            if on_event is not None:
+                record.emit(event)
+            turn.event(event, size)
+            # The line counts once, however many events it makes.
+            size = 0
+
+    def _deliver_outside(self, update: acp.SessionUpdate, line: bytes) -> None:
+        if self._early:
+            self._early -= 1
+        elif self.record is not None:
+            place = self.place
+            place.turn = None
+            place.replay = self.replaying
+            for event in translate.of_update(update, place, line):
+                self.record.emit(event)
+                if place.replay:
+                    self.replayed.append(event)
+        self.keep(update)
 
     def _observe(self, update: acp.SessionUpdate) -> None:
         assert self.on_update is not None
@@ -328,11 +245,31 @@ class Session(WorkspaceServices):
         """Keep an update that belongs to no turn."""
         if self.replaying:
             self._heard_at = asyncio.get_running_loop().time()
-            self.replayed.append(update)
+            if self.record is None:
+                self.replayed.append(update)
         else:
             if len(self.outside) == KEPT_OUTSIDE:
                 self.outside_dropped += 1
             self.outside.append(update)
+
+    def heard(self, message: Notification, reason: str) -> bool:
+        """A message about this session cannot be read. Returns whether that was told here."""
+        if self.record is None:
+            return False
+        if self.turn is None:
+            self.place.turn = None
+        unknown = model.Unknown(*self.place.base(message.method, message.line), reason)
+        self._hand_over(unknown, len(message.line))
+        return True
+
+    def _hand_over(self, event: model.Event, size: int) -> None:
+        """An event that no update made: to the observer, and to the turn if one runs."""
+        assert self.record is not None
+        self.record.emit(event)
+        if self.turn is not None:
+            self.turn.event(event, size)
+
+    # -- for the client: the replay of history
 
     @property
     def replaying(self) -> bool:
@@ -372,29 +309,52 @@ class Session(WorkspaceServices):
     def missing_file_is_empty(self) -> bool:
         return self.client.options.missing_file_is_empty
 
-    def heard(self, message: Notification, reason: str) -> bool:
-        """A message about this session cannot be read. Returns whether that was told here."""
-        return False
-
     # -- questions of the agent that are open
 
     def asked(self, request: acp.RequestPermissionRequest, line: bytes) -> str:
         """The agent asks for permission. The tool call may be seen here for the first time: two
         real agents announce it nowhere else. Returns what the question is called, if anything."""
+        if self.record is not None:
+            return self._asked(self.record, request, line)
         update = _progress(request.tool_call)
         if self.on_update is not None:
             self._observe(update)
         if self.turn is not None:
-            # If a policy answers, this is history already; if people are asked, they hurry it.
-            self.turn.put_unhurried(update, len(line))
+            self.turn.asked(update, len(line))
         else:
             self.keep(update)
         return ""
 
+    def _asked(
+        self, record: EventSource, request: acp.RequestPermissionRequest, line: bytes
+    ) -> str:
+        request_id = record.new_request_id()
+        if self.turn is None:
+            self.place.turn = None
+        size = len(line)
+        for event in translate.of_permission(request, request_id, self.place, line):
+            self._hand_over(event, size)
+            size = 0
+        return request_id
+
     def answered(self, question: Question, answer: Decision, option_id: str | None) -> None:
         """The question was answered."""
-        if self.turn is not None:
-            self.turn.answered(question, answer)
+        turn = self.turn
+        if turn is not None:
+            turn.answered(question, answer)
+        if self.record is None:
+            return
+        event = model.PermissionAnswered(
+            *self.place.base(acp.SESSION_REQUEST_PERMISSION.name, None),
+            question.request_id,
+            answer.allows,
+            option_id,
+            "cancel" if answer is Answer.CANCEL else "caller",
+        )
+        self.record.emit(event)
+        if turn is not None:
+            # It is history: the agent has its answer before anybody is told of it.
+            turn.put_unhurried(event, 0)
 
     def cancel_questions(self) -> None:
         """Stop asking: every open question is answered as cancelled."""
@@ -453,16 +413,3 @@ def _progress(call: acp.ToolCallUpdate) -> acp.ToolCallProgress:
         meta=call.meta,
         extra=call.extra,
     )
-
-
-def _values(option: acp.SessionConfigSelect | acp.SessionConfigBoolean) -> list[str | bool]:
-    """What an option can be set to."""
-    if isinstance(option, acp.SessionConfigBoolean):
-        return [False, True]
-    values: list[str | bool] = []
-    for entry in option.options:
-        if isinstance(entry, acp.SessionConfigSelectGroup):
-            values.extend(choice.value for choice in entry.options)
-        else:
-            values.append(entry.value)
-    return values

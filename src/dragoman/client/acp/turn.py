@@ -1,101 +1,214 @@
 """One prompt over ACP, from its sending to its end.
 
 Owns how a prompt is sent, answered and called off in this dialect. The life of a turn, whatever
-the dialect, is in `dragoman.client.turns`.
+the dialect, is in `dragoman.client.turns`, and its result in `dragoman.client.conversation`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import Raw, Struct
+from msgspec import Raw
+from msgspec.structs import replace
 
+from dragoman.client.conversation import ConversationTurn
 from dragoman.client.permissions import Denial
-from dragoman.client.turns import BaseTurn, TurnEndMark
+from dragoman.client.results import Result
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import CallCancelled, DragomanError, PeerUnresponsive
+from dragoman.events import model
+from dragoman.events.parts import Block, Cost, Failure, Usage
+from dragoman.events.words import Outcome, Role
 from dragoman.rpc import Call
 
 if TYPE_CHECKING:
     from dragoman.client.acp.session import Session
 
+_CHUNK: Final = acp.AgentMessageChunk
+_TEXT: Final = acp.TextContent
 
-class TurnResult(Struct, frozen=True):
-    """How a turn ended."""
+MAX_PIECES: Final = 512
+LONG_PIECE: Final = 4096
+"""How many pieces of text wait to be joined, and the bytes of a line that is not put off: to add
+each short piece to the text of the turn would take longer."""
 
-    stop_reason: str
-    """As the agent said it; ``cancelled`` also where it never answered a cancel."""
-    response: acp.PromptResponse | None
-    """The agent's answer; None if the turn was settled without it."""
-    denials: tuple[Denial, ...] = ()
-    """Permissions that were refused on the way."""
-    approvals: int = 0
-    """How many permissions were given on the way."""
+MAX_TEXT_SIZE: Final = 1024 * 1024
+"""Characters of what the agent says that the result of a turn has for a consumer of updates, which
+get all of it anyway."""
 
-    @property
-    def usage(self) -> dict[str, Any] | None:
-        """The tokens of the turn where the agent told them: its `usage` is not stable in the
-        protocol yet, so it is given as it came."""
-        usage = (self.response.extra or {}).get("usage") if self.response else None
-        return usage if isinstance(usage, dict) else None
-
-    @property
-    def settled_locally(self) -> bool:
-        """Whether the agent never answered and the session was given up."""
-        return self.response is None
+_NOTHING_SPENT: Final = Cost(0.0, "")
+"""The cost of a session that has just begun, in any currency."""
 
 
-class Turn(BaseTurn[acp.SessionUpdate, TurnResult]):
-    """A running prompt, for use as ``async with``; iterate over it for the agent's updates.
+class Turn(ConversationTurn):
+    """A running prompt, for use as ``async with``; iterate over it for what the agent sends: its
+    updates with the typed client, events with the conversation API.
 
     Leaving the block early cancels the turn and waits for its end. Without iteration, `wait`
-    drops the updates and returns the result.
+    drops what came and returns the result.
     """
 
-    __slots__ = ("_blocks", "_client", "_meta")
+    __slots__ = (
+        *("_blocks", "_client", "_cost_before", "_meta", "_pieces", "_session", "_wire"),
+        "response",
+    )
 
     def __init__(
-        self, session: Session, blocks: Sequence[acp.ContentBlock], meta: dict[str, Any] | None
+        self,
+        session: Session,
+        blocks: Sequence[Block | acp.ContentBlock],
+        wire: Sequence[acp.ContentBlock],
+        meta: dict[str, Any] | None,
     ) -> None:
+        self._session = session
         self._client = session.client
         self._blocks = blocks
+        self._wire = wire
         self._meta = meta
+        self._cost_before: Cost | None = None
+        self._pieces: list[str] = []
+        self.response: acp.PromptResponse | None = None
+        """The agent's answer to the prompt; None if the turn ended without one."""
         super().__init__(session, self._client.connection.flow, self._client.budgets)
+        if session.record is None:
+            self.max_text_size = MAX_TEXT_SIZE
+
+    if TYPE_CHECKING:
+
+        async def __anext__(self) -> Any: ...
+
+    # -- for the session
+
+    def update(self, update: acp.SessionUpdate, size: int) -> None:
+        """An update of this turn arrived in `size` bytes, for a consumer of updates."""
+        # `type` and not isinstance for the commonest of all: it is the faster one.
+        if type(update) is _CHUNK and type(piece := update.content) is _TEXT and piece.text:
+            pieces = self._pieces
+            pieces.append(piece.text)
+            if size > LONG_PIECE or len(pieces) > MAX_PIECES:
+                self._join()
+        else:
+            self._note(update)
+        self._watchdog.signs += 1
+        self._lane.put(update, size)  # type: ignore[arg-type]
+
+    def asked(self, update: acp.ToolCallProgress, size: int) -> None:
+        """A question told of this tool call, for a consumer of updates."""
+        self._join()
+        if update.tool_call_id not in self._declined:
+            self._acted += 1
+        # If a policy answers, this is history already; if people are asked, they hurry it.
+        self.put_unhurried(update, size)  # type: ignore[arg-type]
+
+    # -- inside
+
+    def _note(self, update: acp.SessionUpdate) -> None:
+        """Take over what an update without text says about how the turn goes."""
+        self._join()
+        for event in translate.of_update(update, self._session.place, None):
+            if not isinstance(event, model.MessageDelta):
+                self.note(event)
+            elif event.role is Role.AGENT:
+                self._acted += 1
+
+    def _join(self) -> None:
+        """Add the pieces of text that came to the text of the turn."""
+        if self._pieces:
+            self._acted += len(self._pieces)
+            self._text.add("".join(self._pieces))
+            self._pieces.clear()
+
+    def denied(self, denial: Denial) -> None:
+        self._join()
+        super().denied(denial)
+
+    def _result(self, ended: model.TurnEnded, error: DragomanError | None = None) -> Result:
+        self._join()
+        return super()._result(ended, error)
 
     def _send(self) -> Call:
-        request = acp.PromptRequest(
-            session_id=self.session.id, prompt=self._blocks, meta=self._meta
-        )
+        session, record = self._session, self._session.record
+        session.new_turn()
+        told = None if session.usage is None else session.usage.cost
+        if told is not None:
+            self._cost_before = Cost(told.amount, told.currency)
+        elif session.began_here:
+            self._cost_before = _NOTHING_SPENT
+        request = acp.PromptRequest(session_id=session.id, prompt=self._wire, meta=self._meta)
         self._client.prompting()
+        if record is None:
+            return self._begin(request)
+        blocks = tuple(b if isinstance(b, Block) else translate.block(b) for b in self._blocks)
+        base = session.place.base(acp.SESSION_PROMPT.name, None)
+        call = self._begin(request)
+        started = model.TurnStarted(*base, blocks)
+        record.emit(started)
+        self.put(started, 0)
+        return call
+
+    def _begin(self, request: acp.PromptRequest) -> Call:
         return self._client.connection.begin(acp.SESSION_PROMPT.name, request, settle=self._settled)
 
     def _send_cancel(self) -> None:
-        self._client.connection.post(
-            acp.SESSION_CANCEL.name, acp.CancelNotification(session_id=self.session.id)
+        cancel = acp.CancelNotification(
+            session_id=self._session.id, meta=self._client.cancel_meta(self._why)
         )
+        self._client.connection.post(acp.SESSION_CANCEL.name, cancel)
 
-    def _cancelled(self) -> TurnResult:
-        return TurnResult("cancelled", None, tuple(self.denials), self.approvals)
+    def _of_turn(self, usage: Usage) -> Usage:
+        """An agent tells what the whole session has cost. What a session had cost that goes on is
+        not known before it is told once."""
+        cost, before = usage.cost, self._cost_before
+        if cost is None:
+            return usage
+        if before is None:
+            return replace(usage, cost=None)
+        if before.unit == cost.unit and before.amount <= cost.amount:
+            cost = Cost(cost.amount - before.amount, cost.unit)
+        # Else the agent counts from nothing again, as one does that was started again.
+        return replace(usage, cost=cost)
 
     def _settled(self, raw: Raw | None, error: DragomanError | None) -> None:
         """The answer, in wire order behind the last update."""
+        if isinstance(error, CallCancelled) and self.cancelling:
+            # An agent that answers a cancelled prompt with the error for cancelled requests.
+            self._answered(self._ended(Outcome.CANCELLED, "cancelled", None))
+            return
         if raw is not None:
             try:
-                response = self._client.decode(acp.SESSION_PROMPT, raw)
+                self.response = self._client.decode(acp.SESSION_PROMPT, raw)
             except DragomanError as invalid:
                 error = invalid
-        elif isinstance(error, CallCancelled) and self.cancelling:
-            # An agent that answers a cancelled prompt with the error for cancelled requests.
-            response, error = acp.PromptResponse(stop_reason="cancelled"), None
+            else:
+                place = self._session.place
+                self._answered(translate.of_answer(self.response, place, self._line()))
         if error is not None:
             error = self._client.explain(error)
             if self._why is not None and isinstance(error, PeerUnresponsive):
                 # The budget is the reason, and this is why it was used up.
                 self._why.args = (f"{self._why}; {error}",)
-            self._finish(self._failed(error))
-        else:
-            denials, approvals = tuple(self.denials), self.approvals
-            self._finish(
-                TurnEndMark(TurnResult(response.stop_reason, response, denials, approvals))
-            )
+            self.failed(error)
+
+    def _answered(self, ended: model.TurnEnded) -> None:
+        if self._why is None:
+            self.made(ended)
+        self.conclude(ended)
+
+    def _ended(self, outcome: Outcome, stop: str, failure: Failure | None) -> model.TurnEnded:
+        base = self._session.place.base(acp.SESSION_PROMPT.name, self._line())
+        return model.TurnEnded(*base, outcome, stop, failure)
+
+    def _line(self) -> bytes | None:
+        """The line that answered the prompt, with a result or an error."""
+        return None if self._call is None else self._call.line
+
+    def made(self, event: model.Event) -> None:
+        if self._session.record is not None:
+            self._session.record.tell(event)
+
+    def _put_end(self, ended: model.TurnEnded) -> None:
+        # A consumer of updates gets no event.
+        if self._session.record is not None:
+            super()._put_end(ended)

@@ -13,6 +13,7 @@ import pytest
 
 import dragoman
 from dragoman.client.acp import AcpClient, ClientOptions, Session
+from dragoman.client.acp import client as client_module
 from dragoman.client.budgets import Budgets
 from dragoman.client.permissions import approve_all
 from dragoman.dialects.acp import v1 as acp
@@ -360,32 +361,38 @@ async def test_a_caller_that_is_cancelled_calls_the_session_off() -> None:
 
 
 @aio
-async def test_a_caller_that_is_cancelled_while_the_answer_arrives_leaves_no_session() -> None:
+async def test_a_caller_that_is_cancelled_while_the_answer_arrives_leaves_no_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with driven() as (client, agent):
         del agent.replies["session/new"]
         async with asyncio.TaskGroup() as tasks:
             task: asyncio.Task[Session] | None = None
 
-            def make(client: AcpClient, *known: Any) -> Session:
+            def make(*known: Any) -> Session:
                 # In the very moment in which the answer is being read.
                 assert task is not None
                 task.cancel()
-                return Session(client, *known)
+                return Session(*known)
 
-            task = tasks.create_task(client.new_session(CWD, make=make))
+            monkeypatch.setattr(client_module, "Session", make)
+            task = tasks.create_task(client.new_session(CWD))
             agent.answer(await agent.expect("session/new"), {"sessionId": "s1"})
         assert task.cancelled()
         assert client.sessions == ()
 
 
 @aio
-async def test_a_maker_of_sessions_that_fails_fails_the_caller() -> None:
-    def make(client: AcpClient, *known: Any) -> Session:
+async def test_a_session_that_cannot_be_made_fails_the_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def make(*known: Any) -> Session:
         raise ZeroDivisionError
 
+    monkeypatch.setattr(client_module, "Session", make)
     async with driven() as (client, _):
         with pytest.raises(ZeroDivisionError):
-            await soon(client.new_session(CWD, make=make))
+            await soon(client.new_session(CWD))
         assert client.sessions == ()
 
 
@@ -485,8 +492,7 @@ async def test_closing_the_client_ends_turns_questions_and_sessions() -> None:
         await soon(asked.wait())
         await client.aclose()
         assert client.sessions == ()
-        with pytest.raises(ConnectionClosed):
-            await turn.wait()
+        assert isinstance((await turn.wait()).error, ConnectionClosed)
         with pytest.raises(ConnectionClosed):
             await client.new_session(CWD)
 

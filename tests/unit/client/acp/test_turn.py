@@ -10,21 +10,23 @@ from typing import Any
 
 import pytest
 
-from dragoman.client.acp import ClientOptions, TurnResult
+from dragoman.client.acp import ClientOptions
+from dragoman.client.acp import turn as turn_module
 from dragoman.client.budgets import Budgets
 from dragoman.client.permissions import Answer
+from dragoman.client.results import Result
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
     AuthRequired,
     BudgetExceeded,
     CallCancelled,
     ConnectionEnded,
-    DragomanError,
     InvalidAnswer,
     RemoteError,
     SessionUnusable,
     TurnInProgress,
 )
+from dragoman.events.words import Outcome
 from tests.aio import aio
 from tests.unit.client.acp.agent_side import CWD, Noises, Refusal, chunk, driven, opened
 from tests.unit.rpc.other_side import soon, until
@@ -57,9 +59,11 @@ async def test_a_prompt_streams_its_updates_and_ends_with_a_result() -> None:
             usage = {"inputTokens": 3, "outputTokens": 4}
             agent.answer(prompt, {"stopReason": "max_tokens", "usage": usage})
             assert texts([update async for update in turn]) == ["a", "b"]
-            assert turn.result.stop_reason == "max_tokens"
-            assert turn.result.usage == usage
-            assert not turn.result.settled_locally
+            assert turn.result.stop == "max_tokens"
+            used = turn.result.usage
+            assert used is not None and (used.input_tokens, used.output_tokens) == (3, 4)
+            assert turn.response is not None and turn.response.extra == {"usage": usage}
+            assert turn.result.text == "ab"
             assert turn.result.denials == ()
         assert session.turn is None
 
@@ -97,7 +101,7 @@ async def test_an_unknown_stop_reason_is_given_as_it_is() -> None:
     async with opened() as (session, agent):
         async with session.prompt("hello") as turn:
             await agent.end("tired")
-            assert (await turn.wait()).stop_reason == "tired"
+            assert (await turn.wait()).stop == "tired"
             assert turn.result.usage is None
 
 
@@ -107,24 +111,25 @@ async def test_an_answer_without_a_stop_reason_is_invalid_and_ends_the_turn(answ
     async with opened() as (session, agent):
         async with session.prompt("hello") as turn:
             agent.answer(await agent.expect("session/prompt"), answer)
-            with pytest.raises(InvalidAnswer):
-                await turn.wait()
+            assert isinstance((await turn.wait()).error, InvalidAnswer)
         async with session.prompt("again") as turn:
             await agent.end()
             await turn.wait()
 
 
 @aio
-async def test_an_error_of_the_agent_is_raised_after_its_updates() -> None:
+async def test_an_error_of_the_agent_comes_after_its_updates() -> None:
     async with opened() as (session, agent):
         async with session.prompt("hello") as turn:
             prompt = await agent.expect("session/prompt")
             agent.update(chunk("a"))
             agent.reply(prompt, Refusal(400, '{"error":"model"}', {"x": 1}))
-            assert texts([await anext(turn)]) == ["a"]
-            with pytest.raises(RemoteError) as caught:
-                await anext(turn)
-            assert (caught.value.code, caught.value.data) == (400, {"x": 1})
+            assert texts([update async for update in turn]) == ["a"]
+            error = turn.result.error
+            assert isinstance(error, RemoteError)
+            assert (error.code, error.data) == (400, {"x": 1})
+            with pytest.raises(RemoteError):
+                turn.result.require_ok()
 
 
 @aio
@@ -132,12 +137,14 @@ async def test_a_login_that_a_prompt_wants_is_said_to_be_wanted() -> None:
     replies = {"session/prompt": Refusal(-32000, "Authentication required")}
     async with opened(replies=replies) as (session, _):
         async with session.prompt("hello") as turn:
+            result = await turn.wait()
+            assert result.outcome is Outcome.AUTH_REQUIRED
             with pytest.raises(AuthRequired, match="log in"):
-                await turn.wait()
+                result.require_ok()
 
 
 @aio
-async def test_asking_returns_the_text_of_the_answer() -> None:
+async def test_asking_returns_a_result_with_the_text_of_the_answer() -> None:
     async with opened() as (session, agent):
         async with asyncio.TaskGroup() as tasks:
             asking = tasks.create_task(session.ask("hello"))
@@ -146,7 +153,54 @@ async def test_asking_returns_the_text_of_the_answer() -> None:
             image = {"type": "image", "data": "AA==", "mimeType": "image/png"}
             agent.update(chunk("to"), thought, {**chunk(""), "content": image}, chunk("gether"))
             agent.answer(prompt, {"stopReason": "end_turn"})
-        assert asking.result() == "together"
+        assert (asking.result().outcome, asking.result().text) == (Outcome.OK, "together")
+
+
+@aio
+async def test_what_is_no_text_tells_how_the_turn_went_too() -> None:
+    tool = {"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "completed"}
+    async with opened() as (session, agent):
+
+        async def result_of(*updates: dict[str, Any]) -> Result:
+            async with session.prompt("hello") as turn:
+                prompt = await agent.expect("session/prompt")
+                agent.update(*updates)
+                agent.answer(prompt, {"stopReason": "end_turn"})
+                return await turn.wait()
+
+        assert (await result_of()).outcome is Outcome.EMPTY
+        thought = {**chunk("hm"), "sessionUpdate": "agent_thought_chunk"}
+        assert (await result_of(thought)).outcome is Outcome.EMPTY
+        assert (await result_of(tool)).outcome is Outcome.OK
+        spent = {"sessionUpdate": "usage_update", "used": 7, "size": 9}
+        cost = {"cost": {"amount": 1.5, "currency": "USD"}}
+        usage = (await result_of(chunk("a"), {**spent, **cost}, chunk("b"))).usage
+        assert usage is not None and (usage.context_used, usage.context_size) == (7, 9)
+        assert usage.cost is not None and usage.cost.amount == 1.5
+        cost["cost"]["amount"] = 2.0
+        usage = (await result_of({**spent, **cost})).usage
+        assert usage is not None and usage.cost is not None and usage.cost.amount == 0.5
+
+
+@aio
+async def test_a_consumer_of_updates_has_the_beginning_of_a_long_text_and_who_asks_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turn_module, "MAX_TEXT_SIZE", 5)
+    monkeypatch.setattr(turn_module, "MAX_PIECES", 3)
+    async with opened() as (session, agent):
+        async with session.prompt("hello") as turn:
+            prompt = await agent.expect("session/prompt")
+            agent.update(*(chunk(letter) for letter in "abcdefghij"))
+            agent.answer(prompt, {"stopReason": "end_turn"})
+            assert len([update async for update in turn]) == 10
+            assert (turn.result.text, turn.result.truncated) == ("abcde", True)
+        async with asyncio.TaskGroup() as tasks:
+            asking = tasks.create_task(session.ask("hello"))
+            prompt = await agent.expect("session/prompt")
+            agent.update(*(chunk(letter) for letter in "abcdefghij"))
+            agent.answer(prompt, {"stopReason": "end_turn"})
+        assert (asking.result().text, asking.result().truncated) == ("abcdefghij", False)
 
 
 # -- several at once
@@ -173,7 +227,7 @@ async def test_sessions_of_one_connection_run_at_once_and_do_not_mix() -> None:
         sessions = [await client.new_session(CWD) for _ in range(3)]
 
         async def ask(index: int) -> str:
-            return await sessions[index].ask(f"prompt {index}")
+            return (await sessions[index].ask(f"prompt {index}")).text
 
         async with asyncio.TaskGroup() as tasks:
             asking = [tasks.create_task(ask(index)) for index in range(3)]
@@ -206,8 +260,8 @@ async def test_a_cancel_is_sent_and_late_updates_are_taken_before_its_end() -> N
             agent.update(chunk("late"))
             agent.answer(prompt, {"stopReason": "cancelled"})
             assert texts([update async for update in turn]) == ["late"]
-            assert turn.result.stop_reason == "cancelled"
-            assert not turn.result.settled_locally
+            assert turn.result.stop == "cancelled"
+            assert turn.response is not None
         assert not session.unusable
 
 
@@ -218,7 +272,7 @@ async def test_any_stop_reason_may_follow_a_cancel(stop_reason: str) -> None:
         async with session.prompt("hello") as turn:
             turn.cancel()
             await agent.end(stop_reason)
-            assert (await turn.wait()).stop_reason == stop_reason
+            assert (await turn.wait()).stop == stop_reason
 
 
 @aio
@@ -230,14 +284,12 @@ async def test_the_error_for_cancelled_requests_counts_as_cancelled_after_a_canc
             turn.cancel()
             agent.reply(prompt, refusal)
             result = await turn.wait()
-            assert result.stop_reason == "cancelled"
-            assert not result.settled_locally
+            assert (result.outcome, result.stop) == (Outcome.CANCELLED, "cancelled")
         async with session.prompt("hello") as turn:
             # Nobody asked for this one.
             await agent.expect("session/cancel")
             agent.reply(await agent.expect("session/prompt"), refusal)
-            with pytest.raises(CallCancelled):
-                await turn.wait()
+            assert isinstance((await turn.wait()).error, CallCancelled)
 
 
 @aio
@@ -247,8 +299,7 @@ async def test_another_error_after_a_cancel_is_still_an_error() -> None:
             turn.cancel()
             prompt = await agent.expect("session/prompt")
             agent.reply(prompt, Refusal(-32603, "AbortError"))
-            with pytest.raises(RemoteError):
-                await turn.wait()
+            assert isinstance((await turn.wait()).error, RemoteError)
 
 
 @aio
@@ -260,8 +311,8 @@ async def test_a_cancel_without_an_answer_is_settled_here_and_the_session_given_
             prompt = await agent.expect("session/prompt")
             turn.cancel()
             result = await soon(turn.wait())
-        assert result == TurnResult("cancelled", None)
-        assert result.settled_locally and result.usage is None
+        assert result == Result(Outcome.CANCELLED, "", "cancelled without an answer")
+        assert turn.response is None
         assert session.unusable
         await agent.expect("session/cancel")
         assert (await agent.expect("$/cancel_request"))["params"] == {"requestId": prompt["id"]}
@@ -272,21 +323,6 @@ async def test_a_cancel_without_an_answer_is_settled_here_and_the_session_given_
         agent.answer(prompt, {"stopReason": "cancelled"})
         assert b"stopReason" in (await noises.first()).line
         assert session.turn is None
-
-
-@aio
-async def test_asking_says_that_a_turn_was_given_up() -> None:
-    async with opened(QUICK) as (session, agent):
-        async with asyncio.TaskGroup() as tasks:
-
-            async def ask() -> None:
-                with pytest.raises(DragomanError, match="never answered"):
-                    await session.ask("hello")
-
-            tasks.create_task(ask())
-            await agent.expect("session/prompt")
-            assert session.turn is not None
-            session.turn.cancel()
 
 
 @aio
@@ -318,7 +354,7 @@ async def test_a_late_cancel_cannot_hit_the_next_turn() -> None:
         async with session.prompt("second") as second:
             first.cancel()
             await agent.end()
-            assert (await second.wait()).stop_reason == "end_turn"
+            assert (await second.wait()).stop == "end_turn"
         assert agent.told("session/cancel") == []
 
 
@@ -327,7 +363,7 @@ async def test_a_late_cancel_cannot_hit_the_next_turn() -> None:
 
 @pytest.mark.parametrize("name", ["first_event", "silence", "total"])
 @aio
-async def test_a_budget_that_runs_out_cancels_at_the_agent_and_is_raised(name: str) -> None:
+async def test_a_budget_that_runs_out_cancels_at_the_agent_and_is_the_error(name: str) -> None:
     budgets = Budgets(
         first_event=TINY if name == "first_event" else None,
         silence=TINY if name == "silence" else None,
@@ -340,9 +376,8 @@ async def test_a_budget_that_runs_out_cancels_at_the_agent_and_is_raised(name: s
                 agent.update(chunk("a"))
             await agent.expect("session/cancel")
             agent.answer(prompt, {"stopReason": "cancelled"})
-            with pytest.raises(BudgetExceeded) as caught:
-                await turn.wait()
-        assert caught.value.budget == name
+            error = (await turn.wait()).error
+        assert isinstance(error, BudgetExceeded) and error.budget == name
         assert not session.unusable
 
 
@@ -377,11 +412,11 @@ async def test_an_agent_that_goes_away_ends_the_turn_after_what_it_said() -> Non
             agent.update(chunk("a"), chunk("b"))
             await agent.stream.aclose()
             seen: list[acp.SessionUpdate] = []
-            with pytest.raises(ConnectionEnded) as caught:
-                async for update in turn:
-                    seen.append(update)
+            async for update in turn:
+                seen.append(update)
             assert texts(seen) == ["a", "b"]
-            assert caught.value.may_have_run
+            error = turn.result.error
+            assert isinstance(error, ConnectionEnded) and error.may_have_run
         with pytest.raises(ConnectionEnded):
             async with session.prompt("again"):
                 pytest.fail("the turn must not begin")
