@@ -194,12 +194,7 @@ class AcpClient(BaseClient[Session]):
     ) -> Session:
         """Open a session in a folder."""
         root, others = self._roots(cwd, additional_directories, mcp_servers)
-        request = acp.NewSessionRequest(
-            cwd=str(root),
-            additional_directories=[str(path) for path in others],
-            mcp_servers=mcp_servers,
-            meta=meta,
-        )
+        request = acp.NewSessionRequest(**_placed(root, others, mcp_servers, meta))
         session = await self._open(acp.SESSION_NEW, request, root, others)
         return await self._prepare(session, mode, model)
 
@@ -229,13 +224,8 @@ class AcpClient(BaseClient[Session]):
             session.opened(response.modes, response.models, response.config_options)
             session.replay_answered()
 
-        request = acp.LoadSessionRequest(
-            session_id=session_id,
-            cwd=str(root),
-            additional_directories=[str(path) for path in others],
-            mcp_servers=mcp_servers,
-            meta=meta,
-        )
+        placed = _placed(root, others, mcp_servers, meta)
+        request = acp.LoadSessionRequest(session_id=session_id, **placed)
         return await self._reopen(session, acp.SESSION_LOAD, request, opened, mode, model)
 
     async def resume_session(
@@ -257,13 +247,8 @@ class AcpClient(BaseClient[Session]):
         def opened(response: acp.ResumeSessionResponse) -> None:
             session.opened(response.modes, response.models, response.config_options)
 
-        request = acp.ResumeSessionRequest(
-            session_id=session_id,
-            cwd=str(root),
-            additional_directories=[str(path) for path in others],
-            mcp_servers=mcp_servers,
-            meta=meta,
-        )
+        placed = _placed(root, others, mcp_servers, meta)
+        request = acp.ResumeSessionRequest(session_id=session_id, **placed)
         return await self._reopen(session, acp.SESSION_RESUME, request, opened, mode, model)
 
     async def fork_session(self, session_id: str, cwd: str | Path) -> Session:
@@ -523,6 +508,21 @@ class AcpClient(BaseClient[Session]):
                 case _:
                     pass
         return absolute(cwd), tuple(absolute(path) for path in additional_directories)
+
+
+def _placed(
+    root: Path,
+    others: Sequence[Path],
+    mcp_servers: Sequence[acp.McpServer],
+    meta: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """What every request that opens a session says of it."""
+    return {
+        "cwd": str(root),
+        "additional_directories": [str(path) for path in others],
+        "mcp_servers": mcp_servers,
+        "meta": meta,
+    }
 
 
 def _malformed(method: Method[Any, Any], error: msgspec.ValidationError) -> InvalidAnswer:

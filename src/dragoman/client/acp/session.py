@@ -102,7 +102,8 @@ class Session(AcpSettings, Conversation):
         self._heard_at = 0.0
         self.questions = OpenQuestions()
         self.record = record
-        self.place = client.feed.place(id)
+        # Without events the envelope only fills the fields of what a turn counts.
+        self.place = client.feed.no_session if record is None else record.place(id)
         self._turns = 0
         # Updates that come once more because the session is open now. Their events were told.
         self._early = 0 if record is None else record.early_told.pop(id, 0)
@@ -190,9 +191,10 @@ class Session(AcpSettings, Conversation):
 
     def new_turn(self) -> None:
         """What comes from now on belongs to another turn."""
-        self._turns += 1
-        self.place.turn = f"t{self._turns}"
-        self.place.replay = False
+        if self.record is not None:
+            self._turns += 1
+            self.place.turn = f"t{self._turns}"
+            self.place.replay = False
 
     def deliver(self, update: acp.SessionUpdate, line: bytes) -> None:
         """An update of this session arrived, in this line."""
