@@ -330,7 +330,8 @@ async def talk_about_everything(folder: Path) -> Wire:
                 async for event in turn:
                     if isinstance(event, model.MessageDelta):
                         turn.cancel()
-        for how in ({"load": "t1"}, {"resume": "t1"}, {"fork": "t1"}):
+        earlier: list[dict[str, Any]] = [{"load": "t1"}, {"resume": "t1"}, {"fork": "t1"}]
+        for how in earlier:
             async with peer.session(**how):
                 pass
         assert [session async for session in peer.list_sessions(folder)] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ async def test_the_mode_that_asks_is_set_however_a_session_is_opened(
     opened = Reply({"sessionId": "s", "modes": MODES} if how == "new" else {"modes": MODES})
     steps: list[Step] = [Expect(f"session/{how}"), opened, Expect("session/set_mode"), Reply({})]
     async with open_peer(way(*steps, quirks=SAFE), workspace=tmp_path) as peer:
-        wanted = {} if how == "new" else {how: "s"}
+        wanted: dict[str, Any] = {} if how == "new" else {how: "s"}
         async with peer.session(**wanted) as session:
             assert session.id == "s"
 
@@ -89,7 +90,7 @@ async def test_a_mode_that_the_user_chose_or_the_peer_lacks_is_not_overruled(
         result = await session.ask("hello")
     assert result.outcome is Outcome.EMPTY
     if chosen is not None:
-        assert session.session.modes.current_mode_id == "auto"  # type: ignore[attr-defined]
+        assert session.modes.current_mode_id == "auto"  # type: ignore[attr-defined]
 
 
 READER = """

@@ -78,7 +78,7 @@ class ActedAgent:
         self, *options: SessionOption, model: str | None = None, dialect: str = "acp"
     ) -> None:
         self.options = options
-        self.models: tuple[Choice, ...] = ()
+        self.model_choices: tuple[Choice, ...] = ()
         self.model = model
         self.dialect = dialect
         self.info = PeerInfo("actor", "Actor", "1.0")

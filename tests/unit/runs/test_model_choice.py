@@ -91,7 +91,7 @@ class Session:
 
     def __init__(self, view: View, *, stubborn: bool = False, models: tuple[Choice, ...] = ()):
         self.view = view
-        self.models = models
+        self.model_choices = models
         self.told: list[tuple[str, ...]] = []
         self._stubborn = stubborn
 

@@ -97,21 +97,20 @@ async def test_models_and_modes_come_from_the_options_of_a_session() -> None:
     choices = (Choice("m-1", "One"), Choice("m-2-preview", "Two"))
     option = SessionOption("model", "Model", "m-1", choices, "model")
     told = settings(option, modes=(SessionOption("ask", "Ask", "ask"),))
-    here = cast(Conversation, SimpleNamespace(session=SimpleNamespace(models=None)))
+    here = cast(Conversation, SimpleNamespace(model_choices=()))
     assert await probes.models_of(peer(), here, told) == ("m-1", "m-2-preview")
     assert probes.modes_of(told) == ("ask",)
 
 
 @aio
 async def test_models_of_the_older_kind_are_found_too() -> None:
-    models = SimpleNamespace(available_models=[SimpleNamespace(model_id="gemini-3")])
-    here = cast(Conversation, SimpleNamespace(session=SimpleNamespace(models=models)))
+    here = cast(Conversation, SimpleNamespace(model_choices=[Choice("gemini-3", "Gemini")]))
     assert await probes.models_of(peer(), here, []) == ("gemini-3",)
 
 
 @aio
 async def test_what_a_session_does_not_say_is_unknown() -> None:
-    here = cast(Conversation, SimpleNamespace())
+    here = cast(Conversation, SimpleNamespace(model_choices=()))
     assert await probes.models_of(peer(), here, []) is None
     assert probes.modes_of([]) is None
     assert await probes.needs_login(peer()) is None
