@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.session import listed_values
 from dragoman.errors import UsageError
 
 Option: TypeAlias = acp.SessionConfigSelect | acp.SessionConfigBoolean
@@ -56,7 +57,7 @@ class SessionSettings:
             return False
         if isinstance(option, acp.SessionConfigBoolean):
             return isinstance(value, bool)
-        return value in _values(option)
+        return value in listed_values(option)
 
     def mode_state(self, mode_id: str | None) -> acp.SessionModeState | None:
         """The modes as a client sees them; None if there are none."""
@@ -92,16 +93,6 @@ class SessionSettings:
             elif boolean:
                 options.append(replace(option, current_value=bool(value)))
         return options
-
-
-def _values(option: acp.SessionConfigSelect) -> list[str]:
-    values: list[str] = []
-    for entry in option.options:
-        if isinstance(entry, acp.SessionConfigSelectGroup):
-            values.extend(choice.value for choice in entry.options)
-        else:
-            values.append(entry.value)
-    return values
 
 
 def _takes_booleans(capabilities: acp.ClientCapabilities) -> bool:

@@ -13,6 +13,7 @@ import typer
 from dragoman.cli.command_module import CONTEXT, WithCommandLine, new_app, words_after_dashes
 from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
+from dragoman.events.words import ToolKind
 
 if TYPE_CHECKING:
     from dragoman.policy import Policy
@@ -33,21 +34,6 @@ Examples:
 """
 
 app: Final = new_app(help=HELP, default="show")
-
-
-class Kind(enum.StrEnum):
-    """Kinds of tools."""
-
-    READ = "read"
-    EDIT = "edit"
-    DELETE = "delete"
-    MOVE = "move"
-    SEARCH = "search"
-    EXECUTE = "execute"
-    THINK = "think"
-    FETCH = "fetch"
-    SWITCH_MODE = "switch_mode"
-    OTHER = "other"
 
 
 class Permissions(enum.StrEnum):
@@ -121,7 +107,7 @@ def show_command(
 def test_command(
     context: typer.Context,
     kind: Annotated[
-        Kind,
+        ToolKind,
         typer.Argument(
             metavar="KIND",
             help="What the agent calls it.",
@@ -179,7 +165,7 @@ def test_command(
         paths=tuple(path or ()),
         argv=words,
         line=line,
-        hidden=kind is Kind.EXECUTE and words is None and line is None,
+        hidden=kind is ToolKind.EXECUTE and words is None and line is None,
         peer=peer,
         role=role,
         workspace=str(place.cwd),

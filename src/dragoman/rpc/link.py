@@ -67,15 +67,8 @@ class _MessageOutbox(Outbox):
         """`put` for a message."""
         self._lines.append(message)
         self._size = size = self._size + len(message.line)
-        if size >= FLUSH_SIZE:
-            self.flush()
-        elif not self.held:
-            if self._at_once:
-                self._at_once = False
-                self.flush()
-            else:
-                self.held = True
-                self._loop.call_soon(self._turn_ended)
+        if size >= FLUSH_SIZE or not self.held:
+            self._leave(size)
 
     def flush(self) -> None:
         lines, size = self._lines, self._size

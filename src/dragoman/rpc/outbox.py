@@ -59,15 +59,19 @@ class Outbox:
         """Send a line soon, after those that were put before it."""
         self._lines.append(line)
         self._size = size = self._size + len(line)
+        if size >= FLUSH_SIZE or not self.held:
+            self._leave(size)
+
+    def _leave(self, size: int) -> None:
+        """Flush what was gathered, or have it flushed at the end of the turn."""
         if size >= FLUSH_SIZE:
             self.flush()
-        elif not self.held:
-            if self._at_once:
-                self._at_once = False
-                self.flush()
-            else:
-                self.held = True
-                self._loop.call_soon(self._turn_ended)
+        elif self._at_once:
+            self._at_once = False
+            self.flush()
+        else:
+            self.held = True
+            self._loop.call_soon(self._turn_ended)
 
     def put_all(self, lines: Sequence[bytes]) -> None:
         """`put` for many lines at once."""

@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from dragoman.cli.policy import Kind, Permissions
+from dragoman.cli.policy import Permissions
 from dragoman.config.schema import STRICTER
-from dragoman.events.words import ToolKind
 from tests.unit.cli.calling import Shell
 
 RULES = """\
@@ -109,5 +108,4 @@ def test_broken_settings_stop_the_test(shell: Shell) -> None:
 
 
 def test_the_words_are_those_of_the_hub() -> None:
-    assert {kind.value for kind in Kind} == {kind.value for kind in ToolKind}
     assert {preset.value for preset in Permissions} == set(STRICTER)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from dragoman.client.base import WorkspaceServices
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1.session import is_open_ended
+from dragoman.dialects.acp.v1.session import is_open_ended, listed_values
 from dragoman.errors import Unsupported
 from dragoman.errors.usage import alternatives
 from dragoman.events.parts import Choice
@@ -213,10 +213,4 @@ def _values(option: acp.SessionConfigSelect | acp.SessionConfigBoolean) -> list[
     """What an option can be set to."""
     if isinstance(option, acp.SessionConfigBoolean):
         return [False, True]
-    values: list[str | bool] = []
-    for entry in option.options:
-        if isinstance(entry, acp.SessionConfigSelectGroup):
-            values.extend(choice.value for choice in entry.options)
-        else:
-            values.append(entry.value)
-    return values
+    return [*listed_values(option)]

@@ -165,6 +165,17 @@ OPEN_ENDED: dict[str, Any] = {"dragoman": {"openEnded": True}}
 provider that its agent cannot ask for a list. The protocol has no word for it."""
 
 
+def listed_values(option: SessionConfigSelect) -> list[str]:
+    """The values that a select lists, those in groups too."""
+    values: list[str] = []
+    for entry in option.options:
+        if isinstance(entry, SessionConfigSelectGroup):
+            values.extend(choice.value for choice in entry.options)
+        else:
+            values.append(entry.value)
+    return values
+
+
 def is_open_ended(option: SessionConfigSelect) -> bool:
     """Whether a select says that it accepts values which it does not list."""
     ours = (option.meta or {}).get("dragoman")
