@@ -1,0 +1,65 @@
+"""A peer that is killed at any byte of its output, in every dialect: everything settles.
+
+Each peer is a real process. The fixture of this folder finds what is left of one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+import dragoman
+from dragoman.errors import HandshakeFailed, ProcessExited
+from dragoman.events.words import Outcome
+from dragoman.testing.storyteller import command
+from tests.aio import aio
+from tests.integration.peers import ENVIRONMENT, WAIT_TIMEOUT
+from tests.integration.stories import DIALECTS, WORK
+from tests.integration.test_model_choice import CODEX
+
+SIZES = (0, 1, 30, 97, 160, 251, 400, 640, 1000, 1600)
+"""Bytes before the kill: in the handshake, in the opening of a session, and in the turn."""
+
+WHOLE = 1_000_000
+
+
+def peer_of(dialect: str, size: int) -> list[str]:
+    program = list(CODEX) if dialect == "codex" else command(WORK, dialect=dialect)
+    return [sys.executable, "-m", "tests.faults.cut_output", str(size), *program]
+
+
+async def prompted(dialect: str, size: int, workspace: Path) -> Outcome:
+    """How one prompt ends. Raises what ends it before it is sent."""
+    async with (
+        asyncio.timeout(WAIT_TIMEOUT),
+        dragoman.connect(
+            peer_of(dialect, size),
+            workspace=workspace,
+            env=ENVIRONMENT,
+            dialect=dialect,
+            permit=dragoman.approve_all,
+        ) as peer,
+        peer.session() as session,
+        session.prompt("Tell me.") as turn,
+    ):
+        seen = [event.seq async for event in turn]
+        assert seen == sorted(seen)
+        return (await turn.wait()).outcome
+
+
+@pytest.mark.parametrize("dialect", [*DIALECTS, "codex"])
+@aio
+async def test_a_peer_killed_at_any_byte_settles_every_wait(dialect: str, tmp_path: Path) -> None:
+    ends: list[Outcome | None] = []
+    for size in SIZES:
+        try:
+            ends.append(await prompted(dialect, size, tmp_path))
+        except (HandshakeFailed, ProcessExited):
+            ends.append(None)
+    assert ends[0] is None
+    # What was killed before its last byte never looks like success.
+    assert ends == sorted(ends, key=[None, Outcome.CRASHED, Outcome.OK].index)
+    assert await prompted(dialect, WHOLE, tmp_path) is Outcome.OK
