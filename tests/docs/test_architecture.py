@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
 
 from tests.docs.markdown import ROOT, section, table
 
@@ -42,6 +43,27 @@ MAKERS = {
         "config/safe_files.py",
         "store/ledger/events_file.py",
         "store/damage.py",
+    },
+}
+
+STARTERS = {
+    # What starts tasks and threads, and the modules that own what they start: each ends its tasks
+    # with itself. The threads are daemons for calls that cannot be interrupted.
+    r"\bcreate_task\(|\bensure_future\(": {
+        "client/sync.py",
+        "rpc/standby.py",
+        "rpc/tasks.py",
+        "setup/init.py",
+        "transports/listener.py",
+        "transports/process/child.py",
+    },
+    r"\bThread\(\s*target": {
+        "agent/sync_handlers.py",
+        "cli/read_input.py",
+        "client/sync.py",
+        "store/writer.py",
+        "transports/pipes.py",
+        "transports/process/child.py",
     },
 }
 
@@ -121,12 +143,20 @@ def test_the_bans_are_lifted_only_where_the_thing_belongs() -> None:
     assert lifted == LIFTED
 
 
-def test_folders_and_files_are_made_in_one_place() -> None:
-    found: dict[str, set[str]] = {pattern: set() for pattern in MAKERS}
+def users_of(patterns: Iterable[str]) -> dict[str, set[str]]:
+    """The modules in which each pattern occurs. Stand-ins for agents do as real ones do."""
+    found: dict[str, set[str]] = {pattern: set() for pattern in patterns}
     for path in SOURCE.rglob("*.py"):
         name, text = path.relative_to(SOURCE).as_posix(), path.read_text(encoding="utf-8")
-        for pattern in MAKERS:
-            # Stand-ins for agents write as real ones do.
+        for pattern in found:
             if re.search(pattern, text) and not name.startswith("testing/"):
                 found[pattern].add(name)
-    assert found == MAKERS
+    return found
+
+
+def test_folders_and_files_are_made_in_one_place() -> None:
+    assert users_of(MAKERS) == MAKERS
+
+
+def test_tasks_and_threads_are_started_only_by_what_owns_them() -> None:
+    assert users_of(STARTERS) == STARTERS
