@@ -12,10 +12,9 @@ import contextlib
 import inspect
 import logging
 from collections.abc import Callable, Coroutine
-from inspect import CO_COROUTINE
 from pathlib import Path, PureWindowsPath
-from types import FunctionType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -32,14 +31,18 @@ from dragoman.agent.speech import (
     refutes,
     speech_of,
 )
-from dragoman.agent.sync_handlers import BlockingTurn, is_async, run_in_thread
+from dragoman.agent.sync_handlers import (
+    run_handler,
+    run_in_thread,
+    run_to_end,
+)
 from dragoman.agent.turn import Turn
 from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.handshake import version_note
 from dragoman.dialects.acp.v1.methods import Method
-from dragoman.errors import ConnectionLost, RemoteError, UsageError
+from dragoman.errors import ConnectionLost, RemoteError
 from dragoman.rpc import Connection, HandlerLane, boundary
 from dragoman.wire import codes
 from dragoman.wire.messages import Notification, Request
@@ -166,7 +169,7 @@ class Server:
         if self._client is None:
             raise RemoteError(codes.INVALID_REQUEST, "initialize comes first")
         assert extension is not None
-        return _run(extension, _plain(request.params))
+        return run_handler(extension, _plain(request.params))
 
     def notification(self, notification: Notification) -> None:
         if self._document is not None:
@@ -184,7 +187,9 @@ class Server:
         """Let an author's handler hear a notification, after it has heard those before it."""
         if self._told is None:
             connection = self.connection
-            self._told = HandlerLane(connection.flow, lambda call: _run(*call), connection.tasks)
+            self._told = HandlerLane(
+                connection.flow, lambda call: run_handler(*call), connection.tasks
+            )
         self._told.put((handler, _plain(notification.params)), len(notification.line))
 
     def noise(self, noise: Noise | Stray) -> None:
@@ -251,11 +256,11 @@ class Server:
         ]
         if params.method_id not in usable:
             raise _invalid(f"there is no login method {params.method_id!r} to call")
-        await _run(self._handlers.authenticate, params.method_id)
+        await run_handler(self._handlers.authenticate, params.method_id)
         return acp.AuthenticateResponse()
 
     async def _logout(self, params: acp.LogoutRequest) -> acp.LogoutResponse:
-        await _run(self._handlers.logout)
+        await run_handler(self._handlers.logout)
         return acp.LogoutResponse()
 
     # -- sessions
@@ -281,7 +286,7 @@ class Server:
     async def _new(self, params: acp.NewSessionRequest) -> acp.NewSessionResponse:
         session = self._make(self.speech.new_id(), params)
         if self._handlers.new_session is not None:
-            await _run(self._handlers.new_session, session)
+            await run_handler(self._handlers.new_session, session)
         self._sessions[session.id] = session
         self._announce_commands(session)
         return acp.NewSessionResponse(
@@ -295,7 +300,7 @@ class Server:
         self._require_idle(session.id)
         replay = Turn(self.connection, session, (), speech=self.speech)
         try:
-            await _run_to_end(self._handlers.load_session, replay, session)
+            await run_to_end(self._handlers.load_session, replay, session)
         except RemoteError as error:
             if _came_from_client(error):
                 raise _uncaught(error) from error
@@ -315,7 +320,7 @@ class Server:
     async def _resume(self, params: acp.ResumeSessionRequest) -> acp.ResumeSessionResponse:
         session = self._make(params.session_id, params)
         self._require_idle(session.id)
-        await _run(self._handlers.resume_session, session)
+        await run_handler(self._handlers.resume_session, session)
         self._require_idle(session.id)
         self._sessions[session.id] = session
         self._announce_commands(session)
@@ -333,21 +338,21 @@ class Server:
     async def _list(self, params: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
         if params.cwd is not None:
             _absolute(params.cwd)
-        found = await _run(self._handlers.list_sessions, params)
+        found = await run_handler(self._handlers.list_sessions, params)
         if isinstance(found, acp.ListSessionsResponse):
             return found
         return acp.ListSessionsResponse(sessions=list(found))
 
     async def _delete(self, params: acp.DeleteSessionRequest) -> acp.DeleteSessionResponse:
         await self._drop(params.session_id)
-        await _run(self._handlers.delete_session, params.session_id)
+        await run_handler(self._handlers.delete_session, params.session_id)
         return acp.DeleteSessionResponse()
 
     async def _close(self, params: acp.CloseSessionRequest) -> acp.CloseSessionResponse:
         session = self._session(params.session_id)
         await self._drop(session.id)
         if self._handlers.close_session is not None:
-            await _run(self._handlers.close_session, session)
+            await run_handler(self._handlers.close_session, session)
         return acp.CloseSessionResponse()
 
     async def _drop(self, id: str) -> None:
@@ -399,7 +404,7 @@ class Server:
     ) -> acp.SetSessionModeResponse:
         before = session.mode
         if handler is not None:
-            await _run(handler, session, mode_id)
+            await run_handler(handler, session, mode_id)
         if session.mode != mode_id:
             session.switch_mode(mode_id)
         if session.mode != before:
@@ -421,7 +426,7 @@ class Server:
             self._require_mode(session, params.value)
             assert isinstance(params.value, str)
             if self._handlers.set_mode is not None:
-                await _run(self._handlers.set_mode, session, params.value)
+                await run_handler(self._handlers.set_mode, session, params.value)
             session.switch_mode(params.value)
             if session.mode != before:
                 await self._tell(session, acp.CurrentModeUpdate(current_mode_id=session.mode))
@@ -429,7 +434,9 @@ class Server:
             if not session.choices.allows(params.config_id, params.value):
                 raise _invalid(f"the option {params.config_id!r} has no value {params.value!r}")
             if self._handlers.set_option is not None:
-                await _run(self._handlers.set_option, session, params.config_id, params.value)
+                await run_handler(
+                    self._handlers.set_option, session, params.config_id, params.value
+                )
             session.set_option(params.config_id, params.value)
         return acp.SetSessionConfigOptionResponse(config_options=session.config_options())
 
@@ -479,9 +486,9 @@ class Server:
         spec = None if command is None else known.get(command.name)
         try:
             if command is None or (spec is None and not commands.is_meant(command, known)):
-                return await _run_to_end(self._handlers.prompt, turn)
+                return await run_to_end(self._handlers.prompt, turn)
             if spec is not None:
-                return await _run_to_end(spec.handler, turn, after=(command.input,))
+                return await run_to_end(spec.handler, turn, after=(command.input,))
         except RemoteError as error:
             return _uncaught(error) if _came_from_client(error) else error
         except Exception as error:
@@ -510,50 +517,6 @@ class Server:
             return
         if message.request_id is not None:
             self.connection.cancel_inbound(message.request_id)
-
-
-def _run(handler: Callable[..., Any] | None, *args: Any) -> Coroutine[Any, Any, Any]:
-    """Call an author's handler, in a thread if it is a plain function."""
-    assert handler is not None
-    # Asked for every request, and the long way takes as long as answering one.
-    if type(handler) is FunctionType and handler.__code__.co_flags & CO_COROUTINE:
-        return handler(*args)  # type: ignore[no-any-return]
-    if is_async(handler):
-        return cast("Coroutine[Any, Any, Any]", handler(*args))
-    return run_in_thread(handler, *args)
-
-
-def _run_with(
-    handler: Callable[..., Any] | None, turn: Turn, *before: Any, after: tuple[Any, ...] = ()
-) -> Coroutine[Any, Any, Any]:
-    """Call a handler that gets a turn: the blocking one if it is a plain function."""
-    assert handler is not None
-    if is_async(handler):
-        return cast("Coroutine[Any, Any, Any]", handler(*before, turn, *after))
-    return run_in_thread(handler, *before, BlockingTurn(turn), *after, patient=True)
-
-
-async def _run_to_end(
-    handler: Callable[..., Any] | None, turn: Turn, *before: Any, after: tuple[Any, ...] = ()
-) -> Any:
-    """The same, and an error if the handler has not awaited what it made."""
-    assert handler is not None
-    # A plain function cannot forget it, and may well have made its updates in several threads.
-    counted = is_async(handler)
-    try:
-        answer = await _run_with(handler, turn, *before, after=after)
-    except SystemExit as error:
-        # It would end the loop, and the client would be told that its request was cancelled.
-        failure = RuntimeError(f"a handler called sys.exit({error.code!r})")
-        raise failure.with_traceback(error.__traceback__) from None
-    except Exception as error:
-        if not turn.cancelled and (unsent := turn.unsent(counted=counted)) is not None:
-            # It may well be the cause of the error.
-            error.add_note(unsent)
-        raise
-    if not turn.cancelled and (unsent := turn.unsent(counted=counted)) is not None:
-        raise UsageError(unsent)
-    return answer
 
 
 async def _just(answer: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Run an agent's synchronous (non-`async`) handlers, each in its own thread.
+"""Call the handlers of an agent: coroutines here, and plain functions each in a thread of its own.
 
 `BlockingTurn` is the blocking version of `turn.Turn` that such a handler gets. When the client
 cancels, the pending and the next call on it raise `asyncio.CancelledError`. A thread that makes no
@@ -12,8 +12,9 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from inspect import CO_COROUTINE
+from types import FunctionType, TracebackType
+from typing import Any, Self, TypeVar, cast
 
 from dragoman.agent.client_side import Terminal
 from dragoman.agent.commands import Command
@@ -21,6 +22,7 @@ from dragoman.agent.session import Session
 from dragoman.agent.tools import ToolCall
 from dragoman.agent.turn import Turn
 from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import UsageError
 from dragoman.rpc.tasks import settle
 
 T = TypeVar("T")
@@ -235,3 +237,47 @@ class BlockingToolCall:
 
     def fail(self, reason: str = "") -> None:
         self._turn._wait(self.inner.fail(reason))
+
+
+def run_handler(handler: Callable[..., Any] | None, *args: Any) -> Coroutine[Any, Any, Any]:
+    """Call an author's handler, in a thread if it is a plain function."""
+    assert handler is not None
+    # Asked for every request, and the long way takes as long as answering one.
+    if type(handler) is FunctionType and handler.__code__.co_flags & CO_COROUTINE:
+        return handler(*args)  # type: ignore[no-any-return]
+    if is_async(handler):
+        return cast("Coroutine[Any, Any, Any]", handler(*args))
+    return run_in_thread(handler, *args)
+
+
+def run_with_turn(
+    handler: Callable[..., Any] | None, turn: Turn, *before: Any, after: tuple[Any, ...] = ()
+) -> Coroutine[Any, Any, Any]:
+    """Call a handler that gets a turn: the blocking one if it is a plain function."""
+    assert handler is not None
+    if is_async(handler):
+        return cast("Coroutine[Any, Any, Any]", handler(*before, turn, *after))
+    return run_in_thread(handler, *before, BlockingTurn(turn), *after, patient=True)
+
+
+async def run_to_end(
+    handler: Callable[..., Any] | None, turn: Turn, *before: Any, after: tuple[Any, ...] = ()
+) -> Any:
+    """The same, and an error if the handler has not awaited what it made."""
+    assert handler is not None
+    # A plain function cannot forget it, and may well have made its updates in several threads.
+    counted = is_async(handler)
+    try:
+        answer = await run_with_turn(handler, turn, *before, after=after)
+    except SystemExit as error:
+        # It would end the loop, and the client would be told that its request was cancelled.
+        failure = RuntimeError(f"a handler called sys.exit({error.code!r})")
+        raise failure.with_traceback(error.__traceback__) from None
+    except Exception as error:
+        if not turn.cancelled and (unsent := turn.unsent(counted=counted)) is not None:
+            # It may well be the cause of the error.
+            error.add_note(unsent)
+        raise
+    if not turn.cancelled and (unsent := turn.unsent(counted=counted)) is not None:
+        raise UsageError(unsent)
+    return answer
