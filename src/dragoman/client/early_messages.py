@@ -6,9 +6,12 @@ the business of the caller.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
+
+log: Final = logging.getLogger("dragoman.client")
 
 M = TypeVar("M")
 
@@ -24,13 +27,15 @@ class EarlyMessages(Generic[M]):
     What is left when the last opening is over goes to `dropped`.
     """
 
-    __slots__ = ("_dropped", "_kept", "_opening", "_size")
+    __slots__ = ("_dropped", "_full", "_kept", "_opening", "_size")
 
     def __init__(self, dropped: Callable[[M], None] | None = None) -> None:
         self._dropped = dropped
         self._opening = 0
         self._kept: list[tuple[str, M, int]] = []
         self._size = 0
+        self._full = False
+        """Whether something was dropped since the last opening began."""
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -51,6 +56,7 @@ class EarlyMessages(Generic[M]):
     def end(self) -> None:
         """The opening is over, with a session or without."""
         self._opening -= 1
+        self._full = False
         if not self._opening and self._kept:
             left, self._kept, self._size = self._kept, [], 0
             if self._dropped is not None:
@@ -59,8 +65,18 @@ class EarlyMessages(Generic[M]):
 
     def keep(self, session_id: str, message: M, size: int) -> bool:
         """Keep a message of `size` bytes. Returns whether there is a reason and room to keep it."""
+        if not self._opening:
+            return False
         total = self._size + size
-        if not self._opening or total > MAX_EARLY_SIZE or len(self._kept) >= MAX_EARLY:
+        if total > MAX_EARLY_SIZE or len(self._kept) >= MAX_EARLY:
+            if not self._full:
+                self._full = True
+                log.warning(
+                    "an agent sends more than %d messages or %d bytes before it answers; the "
+                    "further ones are dropped",
+                    MAX_EARLY,
+                    MAX_EARLY_SIZE,
+                )
             return False
         self._kept.append((session_id, message, size))
         self._size = total

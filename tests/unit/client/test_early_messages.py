@@ -39,11 +39,14 @@ def test_what_is_left_is_dropped_when_the_last_opening_is_over() -> None:
     assert len(early) == 0
 
 
-def test_only_so_many_messages_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_messages_are_kept_and_the_log_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(early_messages, "MAX_EARLY", 2)
     early: EarlyMessages[str] = EarlyMessages()
     with early.expecting():
-        assert [early.keep("s1", message, 1) for message in "abc"] == [True, True, False]
+        assert [early.keep("s1", message, 1) for message in "abcd"] == [True, True, False, False]
+        assert len(caplog.records) == 1
         assert early.take("s1") == ["a", "b"]
         assert early.keep("s1", "d", 1)
 
