@@ -489,14 +489,12 @@ class BrokerRecorder:
         )
 
     async def find_job(self, id: str) -> JobRecord | None:
-        """A job that the broker does not know any more."""
+        """A job that the broker does not know any more. Raises `StoreError` if the store cannot be
+        read: the job may be there."""
         writer = self._writer
         if writer is None:
             return None
-        try:
-            return await writer.call(lambda store: store.job(id), reads=True)
-        except StoreError:
-            return None
+        return await writer.call(lambda store: store.job(id), reads=True)
 
     # -- trouble
 

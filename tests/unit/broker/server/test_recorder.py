@@ -16,7 +16,7 @@ from dragoman.broker.server import recorder
 from dragoman.broker.server.jobs import Job
 from dragoman.broker.server.live_session import LiveSession
 from dragoman.broker.server.recorder import BrokerRecorder
-from dragoman.errors import StoreFull
+from dragoman.errors import StoreFull, StoreRefused
 from dragoman.events.words import Outcome
 from dragoman.store import Store, store_path, writer
 from dragoman.wire.messages import Notification
@@ -268,7 +268,9 @@ async def test_a_store_that_cannot_be_opened_is_no_reason_not_to_serve(tmp_path:
         await kept.settle(session)
         assert session.log.stored == 1
         assert await kept.first_event(session) == 0
-        assert await kept.find_job("j") is None
+        # Whether there was such a job is not known, so it is not reported as unknown.
+        with pytest.raises(StoreRefused):
+            await kept.find_job("j")
 
 
 @aio
