@@ -1,13 +1,14 @@
-"""Completion and help in editors, by the two engines that most of them use: Jedi and Pyright.
+"""Completion, help and type errors in editors, by the engines that most of them use.
 
-Both read the source without running it, so names that are loaded on first use are a trap.
-IPython uses Jedi on the names of the running program.
+Jedi and Pyright complete; Pyright and mypy check types. All read the source without running it, so
+names that are loaded on first use are a trap. IPython uses Jedi, on a running program.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -71,6 +72,42 @@ CASES = {
     "an answer": ("from dragoman import Answer\nAnswer.|", {"ALLOW_ONCE", "REJECT_ONCE"}),
     "a package below": ("from dragoman import transports\ntransports.|", {"spawn", "memory_pair"}),
 }
+MISTAKES = """\
+import dragoman
+from dragoman import Agent, Answer, Question, Turn, events
+
+agent = Agent("x", versoin="1")  # wrong
+
+
+@agent.prompt
+async def answer(turn: Turn) -> None:
+    await turn.say(42)  # wrong
+    turn.say("x")  # wrong
+
+
+def permit(question: Question) -> Answer:
+    return True  # wrong
+
+
+async def main() -> None:
+    async with dragoman.connect("gemini", permit="approve-all") as peer:  # wrong
+        async with peer.session() as session:
+            result = await session.ask(b"hi")  # wrong
+            print(result.txt)  # wrong
+            async with session.prompt("x") as turn:
+                async for event in turn:
+                    if isinstance(event, events.MessageDelta):
+                        print(event.txt)  # wrong
+    done = await dragoman.delegate("review", "x", fallback="some")  # wrong
+    print(done.anwered, done.answered)  # wrong
+    print(dragoman.spawn)  # wrong
+
+
+with dragoman.connect_sync("gemini", permit=permit) as peer, peer.session() as session:
+    print(session.ask("hi").text)
+"""
+"""A program of a user's, with mistakes that a type checker has to find, and no others."""
+
 OPTIONS = {
     "connect": ("import dragoman\ndragoman.connect(|", ["permit", "budgets", "on_event"]),
     "connect_sync": ("import dragoman\ndragoman.connect_sync(|", ["permit", "budgets"]),
@@ -182,12 +219,16 @@ class LanguageServer:
         return self.call(method, {"textDocument": {"uri": uri}, "position": place})
 
 
+def pyright_program(name: str) -> Path:
+    spec = importlib.util.find_spec("pyright")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).with_name("dist") / name
+
+
 @contextmanager
 def language_server(folder: Path) -> Iterator[LanguageServer]:
     assert NODE is not None
-    spec = importlib.util.find_spec("pyright")
-    assert spec is not None and spec.origin is not None
-    program = Path(spec.origin).with_name("dist") / "langserver.index.js"
+    program = pyright_program("langserver.index.js")
     # An editor starts it in this way, too: nothing of dragoman is in between.
     process = subprocess.Popen(  # noqa: TID251
         [NODE, str(program), "--stdio"],
@@ -235,3 +276,40 @@ def test_pyright_shows_the_options_and_the_help(pyright: LanguageServer, name: s
     assert [each for each in options if f"{each}: " not in signature["label"]] == []
     hover = pyright.at("textDocument/hover", marked.replace("(|", "|"))
     assert shows_help(name, hover["contents"]["value"])
+
+
+# -- types
+
+
+def lines_with_errors(checker: str, file: Path) -> set[int]:
+    """The lines of a file that a type checker complains about."""
+    if checker == "mypy":
+        cache = f"--cache-dir={file.parent / 'cache'}"
+        words = [sys.executable, "-m", "mypy", "--strict", cache, str(file)]
+    else:
+        assert NODE is not None
+        words = [NODE, str(pyright_program("index.js")), "--pythonpath", sys.executable, str(file)]
+    done = subprocess.run(
+        words,
+        cwd=file.parent,
+        capture_output=True,
+        text=True,
+        timeout=ANALYSIS_TIMEOUT,
+        check=False,
+    )
+    found = re.findall(rf"{file.name}:(\d+)(?::\d+)?(?: -|:) error", done.stdout)
+    assert found, done.stdout + done.stderr
+    return set(map(int, found))
+
+
+@pytest.mark.timeout(ANALYSIS_TIMEOUT)
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_a_type_checker_finds_the_mistakes_of_a_user_and_no_others(
+    checker: str, tmp_path: Path
+) -> None:
+    if checker == "pyright" and NODE is None:
+        pytest.skip("Pyright runs on Node.js, and there is no `node` here")
+    file = tmp_path / "program.py"
+    file.write_text(MISTAKES)
+    wrong = {at for at, line in enumerate(MISTAKES.splitlines(), 1) if line.endswith("# wrong")}
+    assert lines_with_errors(checker, file) == wrong
