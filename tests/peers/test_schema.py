@@ -7,6 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+import dragoman
 from dragoman.dialects.acp import v1 as acp
 from tests.interop import script
 from tests.peers import schema
@@ -19,6 +20,23 @@ CHUNK: dict[str, Any] = {
 
 def test_the_schema_has_exactly_our_stable_methods() -> None:
     assert set(schema.methods()) == {method.name for method in acp.METHODS}
+
+
+ENVELOPE = {
+    *("AgentNotification", "AgentRequest", "AgentResponse"),
+    *("ClientNotification", "ClientRequest", "ClientResponse"),
+    *("Error", "ErrorCode", "ExtNotification", "ExtRequest", "ExtResponse", "RequestId"),
+}
+"""What `dragoman.wire` and `dragoman.rpc` do: messages and errors of JSON-RPC."""
+
+PARTS = {"ElicitationRequestScope", "ElicitationSchemaType", "ElicitationSessionScope"}
+"""Parts of another type of the schema that have no value of their own here."""
+
+
+def test_every_name_of_the_schema_is_one_of_dragoman_acp() -> None:
+    missing = {name for name in schema.definitions() if not hasattr(dragoman.acp, name)}
+    assert missing == ENVELOPE | PARTS
+    assert {name for name in schema.definitions() if name not in acp.__all__} == missing
 
 
 def test_the_script_has_every_kind_of_update() -> None:

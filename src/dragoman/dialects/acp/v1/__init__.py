@@ -4,11 +4,13 @@ Owns what the protocol says and nothing of how it is spoken: no bytes are read h
 nothing is logged. `decode` and `encode` read and write values; `method_table` lists the methods.
 Types that are not stable yet are in `unstable`, behind an explicit switch.
 
-Names of types follow the protocol's schema; attributes are in snake_case. Enumerations are open:
-the fields are `str`, and a class such as `StopReason` holds the known values.
+Names of types are those of the protocol's schema; attributes are in snake_case. Enumerations are
+open: the fields are `str`, and a class such as `StopReason` holds the known values.
 """
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 from dragoman.dialects.acp.v1.codec import (
     convert,
@@ -232,6 +234,36 @@ from dragoman.dialects.acp.v1.updates import (
     agent_text,
 )
 
+# The schema has a name for each of these; here they are plain text, or one shape for all.
+AuthMethodId: TypeAlias = str
+CompactionId: TypeAlias = str
+ElicitationId: TypeAlias = str
+MessageId: TypeAlias = str
+PermissionOptionId: TypeAlias = str
+SessionConfigGroupId: TypeAlias = str
+SessionConfigId: TypeAlias = str
+SessionConfigValueId: TypeAlias = str
+SessionId: TypeAlias = str
+SessionModeId: TypeAlias = str
+TerminalId: TypeAlias = str
+ToolCallId: TypeAlias = str
+BooleanConfigOptionCapabilities: TypeAlias = Supported
+CompactionCapabilities: TypeAlias = Supported
+ElicitationFormCapabilities: TypeAlias = Supported
+ElicitationUrlCapabilities: TypeAlias = Supported
+LogoutCapabilities: TypeAlias = Supported
+NoticeCapabilities: TypeAlias = Supported
+SessionAdditionalDirectoriesCapabilities: TypeAlias = Supported
+SessionCloseCapabilities: TypeAlias = Supported
+SessionDeleteCapabilities: TypeAlias = Supported
+SessionListCapabilities: TypeAlias = Supported
+SessionResumeCapabilities: TypeAlias = Supported
+AvailableCommandInput: TypeAlias = UnstructuredCommandInput
+ElicitationAcceptAction: TypeAlias = ElicitationAccepted
+ElicitationFormMode: TypeAlias = ElicitationForm
+ElicitationUrlMode: TypeAlias = ElicitationUrl
+ProtocolVersion: TypeAlias = int
+
 __all__ = [
     "AUTHENTICATE",
     "AgentAuthCapabilities",
@@ -245,12 +277,15 @@ __all__ = [
     "AuthMethod",
     "AuthMethodAgent",
     "AuthMethodEnvVar",
+    "AuthMethodId",
     "AuthMethodTerminal",
     "AuthenticateRequest",
     "AuthenticateResponse",
     "AvailableCommand",
+    "AvailableCommandInput",
     "AvailableCommandsUpdate",
     "BlobResourceContents",
+    "BooleanConfigOptionCapabilities",
     "BooleanPropertySchema",
     "CANCEL_REQUEST",
     "CancelNotification",
@@ -260,6 +295,8 @@ __all__ = [
     "ClientSessionCapabilities",
     "CloseSessionRequest",
     "CloseSessionResponse",
+    "CompactionCapabilities",
+    "CompactionId",
     "CompactionStatus",
     "CompactionSummaryChunk",
     "CompactionUpdate",
@@ -279,15 +316,21 @@ __all__ = [
     "Diff",
     "ELICITATION_COMPLETE",
     "ELICITATION_CREATE",
+    "ElicitationAcceptAction",
     "ElicitationAccepted",
     "ElicitationCancelled",
     "ElicitationCapabilities",
     "ElicitationContentValue",
     "ElicitationDeclined",
     "ElicitationForm",
+    "ElicitationFormCapabilities",
+    "ElicitationFormMode",
+    "ElicitationId",
     "ElicitationPropertySchema",
     "ElicitationSchema",
     "ElicitationUrl",
+    "ElicitationUrlCapabilities",
+    "ElicitationUrlMode",
     "EmbeddedResource",
     "EmbeddedResourceResource",
     "EnumOption",
@@ -310,6 +353,7 @@ __all__ = [
     "ListSessionsResponse",
     "LoadSessionRequest",
     "LoadSessionResponse",
+    "LogoutCapabilities",
     "LogoutRequest",
     "LogoutResponse",
     "METHODS",
@@ -318,6 +362,7 @@ __all__ = [
     "McpServerHttp",
     "McpServerSse",
     "McpServerStdio",
+    "MessageId",
     "Method",
     "MethodTable",
     "ModelInfo",
@@ -326,10 +371,12 @@ __all__ = [
     "NewSessionRequest",
     "NewSessionResponse",
     "Notice",
+    "NoticeCapabilities",
     "NoticeSeverity",
     "NumberPropertySchema",
     "PROTOCOL_VERSION",
     "PermissionOption",
+    "PermissionOptionId",
     "PermissionOptionKind",
     "Plan",
     "PlanEntry",
@@ -338,6 +385,7 @@ __all__ = [
     "PromptCapabilities",
     "PromptRequest",
     "PromptResponse",
+    "ProtocolVersion",
     "ReadTextFileRequest",
     "ReadTextFileResponse",
     "ReleaseTerminalRequest",
@@ -363,8 +411,12 @@ __all__ = [
     "SESSION_SET_MODEL",
     "SESSION_UPDATE",
     "SelectedPermissionOutcome",
+    "SessionAdditionalDirectoriesCapabilities",
     "SessionCapabilities",
+    "SessionCloseCapabilities",
     "SessionConfigBoolean",
+    "SessionConfigGroupId",
+    "SessionConfigId",
     "SessionConfigOption",
     "SessionConfigOptionCategory",
     "SessionConfigOptionsCapabilities",
@@ -372,12 +424,18 @@ __all__ = [
     "SessionConfigSelectGroup",
     "SessionConfigSelectOption",
     "SessionConfigSelectOptions",
+    "SessionConfigValueId",
+    "SessionDeleteCapabilities",
+    "SessionId",
     "SessionInfo",
     "SessionInfoUpdate",
+    "SessionListCapabilities",
     "SessionMode",
+    "SessionModeId",
     "SessionModeState",
     "SessionModelState",
     "SessionNotification",
+    "SessionResumeCapabilities",
     "SessionUpdate",
     "SetSessionConfigOptionRequest",
     "SetSessionConfigOptionResponse",
@@ -397,6 +455,7 @@ __all__ = [
     "TERMINAL_WAIT_FOR_EXIT",
     "Terminal",
     "TerminalExitStatus",
+    "TerminalId",
     "TerminalOutputRequest",
     "TerminalOutputResponse",
     "TextContent",
@@ -404,6 +463,7 @@ __all__ = [
     "TitledMultiSelectItems",
     "ToolCall",
     "ToolCallContent",
+    "ToolCallId",
     "ToolCallLocation",
     "ToolCallProgress",
     "ToolCallStatus",
