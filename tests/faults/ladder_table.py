@@ -97,7 +97,14 @@ TABLE: Final = (
     ),
     Row("preview-models", "models", WARN, remedies.PREVIEW, {"models": OTHER}),
     Row(_hang("session/set_mode"), "models", PASS),
-    Row("one-session", "parallel", WARN, remedies.PARALLEL, {"parallel_sessions": False}),
+    Row(
+        "one-session",
+        "parallel",
+        WARN,
+        remedies.PARALLEL,
+        {"parallel_sessions": False},
+        ("required_params", "optional_params"),
+    ),
     Row("ignores-mcp", "mcp", WARN, remedies.MCP, {"mcp": False}, turns=True),
     Row(
         "forgets-sessions",
@@ -135,7 +142,8 @@ TABLE: Final = (
         "codes",
         WARN,
         remedies.LOADS_ANYTHING,
-        {"unknown_session_code": 0},
+        # It replays a history for the session that does not exist.
+        {"unknown_session_code": 0, "notifications": OTHER},
     ),
     Row(
         "answers-late",
@@ -157,7 +165,15 @@ TABLE: Final = (
         {"survives_oversized_line": False},
     ),
     # Turns.
-    Row(_hang("session/prompt"), "echo", FAIL, remedies.HANGS, _ECHO, _NO_ECHO, turns=True),
+    Row(
+        _hang("session/prompt"),
+        "echo",
+        FAIL,
+        remedies.HANGS,
+        _ECHO,
+        ("notifications", *_NO_ECHO),
+        turns=True,
+    ),
     Row("freezes", "echo", FAIL, remedies.HANGS, _ECHO, _NO_ECHO, turns=True),
     Row("long-line", "echo", FAIL, remedies.LONG_LINE, _ECHO, _NO_ECHO, turns=True),
     Row("dies-mid-turn", "echo", FAIL, remedies.CRASHED, _ECHO, _NO_ECHO, turns=True),

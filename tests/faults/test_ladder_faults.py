@@ -51,8 +51,9 @@ SHORT: Final[dict[str, dict[str, float]]] = {
 }
 """Limits that a fault uses up, and that nobody wants to wait for."""
 
-VARYING: Final = frozenset({"launch", "handshake_seconds"})
-"""The name of the fault stands in the one, and the other is a time."""
+VARYING: Final = frozenset({"launch", "handshake_seconds", "methods", "notifications"})
+"""The name of the fault stands in the first, the second is a time, and the others have together
+what other fields tell one by one."""
 
 
 async def verified(fault: str, *, turns: bool, careful: bool = False) -> Card:

@@ -29,7 +29,7 @@ from dragoman.acp_server.session_store import SessionStore, instant
 from dragoman.agent import Agent, Turn
 from dragoman.agent.server import Server
 from dragoman.agent.session import Session
-from dragoman.agent.speech import require_dialect
+from dragoman.agent.speech import served_dialect
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import RESERVED
 from dragoman.errors import (
@@ -82,7 +82,7 @@ class ServerContext:
     def check(self, cwd: Path) -> None:
         """Refuse a first choice that no session could have. Raises `UsageError`."""
         if self.dialect is not None:
-            require_dialect(self.dialect)
+            served_dialect(self.dialect)
         place = self.load_context(cwd)
         if self.peer != AUTO and self.peer not in peers_in(place):
             place.catalogue.get(self.peer)

@@ -18,7 +18,7 @@ from dragoman.agent import checks, commands
 from dragoman.agent.server import Server
 from dragoman.agent.settings import Option
 from dragoman.agent.settings import SessionSettings as Choices
-from dragoman.agent.speech import require_dialect
+from dragoman.agent.speech import served_dialect
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import RESERVED
 from dragoman.errors import ConnectionLost, UsageError
@@ -95,10 +95,8 @@ class Agent:
         checks.text(name, "the name of an agent")
         checks.text(version, "the version of an agent")
         checks.listed(versions, "the versions of an agent")
-        if dialect is not None:
-            require_dialect(dialect)
         self.info = acp.Implementation(name=name, version=version, title=title)
-        self.dialect = dialect
+        self.dialect = None if dialect is None else served_dialect(dialect)
         """What clients speak; None if their first request shows it."""
         self.versions = tuple(versions)
         """The protocol versions that a client of the dialect tagged may ask for."""

@@ -58,6 +58,8 @@ class Folders(Struct, frozen=True, kw_only=True):
     data: str
     config: str = ""
     """Where the user's own settings are, which say what is kept for how long."""
+    cache: str = ""
+    """Where it is kept what was found out about the peer's program; empty if nowhere."""
 
 
 class FileIdentity(Struct, frozen=True, kw_only=True):
@@ -188,6 +190,7 @@ def folders_of(paths: Paths) -> Folders:
         runtime=str(paths.runtime),
         data=str(paths.data),
         config=str(paths.config),
+        cache=str(paths.cache),
     )
 
 

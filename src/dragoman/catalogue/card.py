@@ -113,6 +113,14 @@ class MeasuredFacts(Struct, frozen=True, kw_only=True):
     """What it answers about a session that does not exist; 0 if it took that for a success."""
     bad_params_code: int | None = None
     """What it answers to params that are wrong; 0 if it took that for a success."""
+    required_params: dict[str, tuple[str, ...]] | None = None
+    """By method, the params without which it is refused."""
+    optional_params: dict[str, tuple[str, ...]] | None = None
+    """By method, the params that may be left out."""
+    methods: dict[str, str] | None = None
+    """The method names that it knows, by what they do: `create`, `list`, `load`, `prompt`."""
+    notifications: dict[str, tuple[str, ...]] | None = None
+    """The notifications that it sent, each with the keys of its params."""
     id_format: str | None = None
     """How it numbers its own requests: ``integer``, ``string`` or ``none seen``."""
     turn_ids: bool | None = None

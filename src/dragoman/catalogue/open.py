@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from msgspec import structs
@@ -18,12 +19,13 @@ from msgspec import structs
 from dragoman.catalogue.descriptor import Quirks
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.conversation import Peer
-from dragoman.client.options import AUTO, ConnectOptions
+from dragoman.client.options import AUTO, ConnectOptions, named_dialect
 from dragoman.client.permissions import Permit, approve_all, deny_all
 from dragoman.client.results import Result
-from dragoman.dialects.discovery import ACP, CODEX
+from dragoman.dialects.discovery import ACP, CODEX, Cache
 from dragoman.events.parts import Failure
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome
+from dragoman.paths import find_paths
 
 ERROR_LOOKS: Final = (
     (r"\b401\b|\b403\b|authentication failed", ErrorKind.AUTH_REQUIRED),
@@ -42,9 +44,10 @@ async def open_peer(
     """Start or connect to the agent for the time of the block; closes the connection at its end.
 
     What the descriptor knows of the peer is added to the environment of the options and is used
-    where the options do not say otherwise.
+    where the options do not say otherwise. What is found out about its program is kept in
+    dragoman's cache, unless the options have one.
     """
-    # Not at the top: a call that goes through a broker starts nothing, and needs neither.
+    # Not at the top: a call that goes through a broker starts nothing, and needs none of them.
     from dragoman.catalogue.node_runtime import check_runtime
     from dragoman.client.connect import connect
 
@@ -60,6 +63,7 @@ async def open_peer(
         env=env,
         inherit=(*launch.inherit, *options.inherit),
         max_line_size=line_size_of(launch, options),
+        cache=options.cache or found_before(spoken, find_paths().cache),
         details={**options_of(launch, spoken, options.permit), **(options.details or {})},
     )
     async with connect(target, options, workspace=workspace) as peer:
@@ -68,7 +72,17 @@ async def open_peer(
 
 def dialect_of(launch: LaunchSpec, options: ConnectOptions) -> str:
     """The dialect that the options name, or else the one of the launch."""
-    return launch.protocol if options.dialect == AUTO else options.dialect
+    return launch.protocol if options.dialect == AUTO else named_dialect(options.dialect)
+
+
+def found_before(dialect: str, cache: str | os.PathLike[str]) -> Cache | None:
+    """What was found out about programs before, in dragoman's cache folder; None without a folder,
+    and for a dialect in which there is nothing to find out."""
+    if dialect in (ACP, CODEX) or not os.fspath(cache):
+        return None
+    from dragoman.catalogue.discovery_store import DiscoveryStore
+
+    return DiscoveryStore(Path(cache))
 
 
 def line_size_of(launch: LaunchSpec, options: ConnectOptions) -> int | None:
@@ -129,4 +143,12 @@ def _without_notices(text: str, notices: tuple[str, ...]) -> str:
     return text
 
 
-__all__ = ["dialect_of", "is_unrestricted", "judge", "line_size_of", "open_peer", "options_of"]
+__all__ = [
+    "dialect_of",
+    "found_before",
+    "is_unrestricted",
+    "judge",
+    "line_size_of",
+    "open_peer",
+    "options_of",
+]

@@ -16,9 +16,9 @@ from msgspec import structs
 from dragoman.catalogue.descriptor import PYTHON, Descriptor, Launch
 from dragoman.client.options import AUTO
 from dragoman.config.load import ROLE
-from dragoman.config.validate import VARIABLE, convert, nearest, refuse_secrets
-from dragoman.dialects.discovery import ACP, CODEX, DIALECTS
-from dragoman.errors import ConfigInvalid
+from dragoman.config.validate import VARIABLE, convert, refuse_secrets
+from dragoman.dialects.discovery import ACP, CODEX, DIALECTS, dialect_named
+from dragoman.errors import ConfigInvalid, UsageError
 
 NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 MAX_NAME_SIZE: Final = 64
@@ -60,9 +60,12 @@ def check(descriptor: Descriptor, *, origin: str, key: str = "") -> None:
         if problem:
             refuse(f"launch[{number}]", problem)
     if descriptor.protocol != AUTO and descriptor.protocol not in DIALECTS:
-        close = nearest(descriptor.protocol, DIALECTS)
-        known = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(DIALECTS)}"
-        refuse("protocol", f"there is no dialect {descriptor.protocol!r}; {known}")
+        try:
+            meant = dialect_named(descriptor.protocol)
+        except UsageError as error:
+            refuse("protocol", str(error))
+        else:
+            refuse("protocol", f"{descriptor.protocol!r} is called {meant!r} here")
     for place, roles in (("roles", descriptor.roles), ("role_prefixes", descriptor.role_prefixes)):
         for role in roles:
             if ROLE.fullmatch(role) is None:

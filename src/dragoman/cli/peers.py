@@ -13,7 +13,7 @@ import typer
 
 from dragoman.cli.command_module import CONTEXT, WithCommandLine, new_app, words_after_dashes
 from dragoman.cli.output.terminal import put_err, put_out
-from dragoman.cli.prompt_options import complete_peer, complete_variable
+from dragoman.cli.prompt_options import complete_dialect, complete_peer, complete_variable
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 
 if TYPE_CHECKING:
@@ -70,6 +70,18 @@ TimeoutOption = Annotated[
         metavar="SECONDS",
         help="How long the peer may take for its first answer; 30 if not given.",
         show_default=False,
+    ),
+]
+
+
+DialectOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dialect",
+        metavar="NAME",
+        help="What it speaks, where that is not found out.",
+        show_default=False,
+        autocompletion=complete_dialect,
     ),
 ]
 
@@ -135,32 +147,40 @@ def verify_command(
     *,
     turns: TurnsOption = None,
     timeout: TimeoutOption = None,
+    dialect: DialectOption = None,
     format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
     """Measure what a peer can do, rung by rung, and keep the result as its card.
 
     A program that nobody knows is tried with no credentials and an empty home first. No login is
-    ever attempted. The exit code is 10 if the peer cannot be used, wants a login, or failed a turn.
+    ever attempted. One that refuses the greeting of ACP is started again and greeted in the other
+    dialects. The exit code is 10 if the peer cannot be used, wants a login, or failed a turn.
 
     \b
     Examples:
       dragoman peers verify gemini
       dragoman peers verify codex --turns
       dragoman peers verify --timeout 60 -- npx some-agent --acp
+      dragoman peers verify --dialect threads -- my-agent app-server
     """
     from dragoman.catalogue.command_unwrap import describe_command
     from dragoman.catalogue.launch import LaunchSpec, way_to
+    from dragoman.client.options import AUTO
     from dragoman.errors import UsageError
-    from dragoman.setup.add_peer import settled_command
+    from dragoman.setup.add_peer import in_dialect, settled_command
 
     place = _place(cwd)
+    dialect = _named(dialect)
     command = words_after_dashes(context)
     if (name is None) == (command is None):
         raise UsageError("name a peer, or give a command line after --, and not both")
     if name is not None:
-        launch = way_to(name, catalogue=place.catalogue, settings=place.config.settings)
-        card = _measure(launch, name, place, turns, timeout, format, keep=True)
+        known = way_to(name, catalogue=place.catalogue, settings=place.config.settings)
+        launch = in_dialect(known, dialect)
+        # Its card is about what its descriptor says that it speaks.
+        keep = launch.protocol == known.protocol or known.protocol == AUTO
+        card = _measure(launch, name, place, turns, timeout, format, keep=keep)
         if card.facts.echo:
             from dragoman.store.peer_recovery import note_success
 
@@ -172,6 +192,7 @@ def verify_command(
         launch = (
             LaunchSpec(address=address) if address else describe_command(words, place.catalogue)
         )
+        launch = in_dialect(launch, dialect)
         card = _measure(launch, launch.name, place, turns, timeout, format, keep=False)
     if not card.usable or _works_not_yet(card):
         _leave_unverified()
@@ -205,6 +226,7 @@ def add_command(
     ] = False,
     turns: TurnsOption = None,
     timeout: TimeoutOption = None,
+    dialect: DialectOption = None,
     cwd: CwdOption = None,
 ) -> None:
     """Add a peer of your own, after it has proved what it can do.
@@ -218,6 +240,7 @@ def add_command(
       dragoman peers add mine --roles review,research -- my-agent --acp
       dragoman peers add local --roles write --env MY_KEY -- python agent.py
       dragoman peers add remote --roles plan -- ws://127.0.0.1:8765
+      dragoman peers add old --roles plan --dialect chained -- old-agent serve
       dragoman peers add odd --roles debug --python -- odd-agent serve
     """
     from dragoman.setup import add_peer
@@ -231,6 +254,7 @@ def add_command(
         title=title,
         env=tuple(env or ()),
         python=python,
+        dialect=_named(dialect),
     )
     launch = add_peer.prepare(draft, place)
     card = _measure(launch, name, place, turns, timeout, ListFormat.TEXT, keep=True)
@@ -308,6 +332,15 @@ def _warn(place: RunContext) -> None:
         put_err(neutral(str(ignored)) + "\n")
 
 
+def _named(dialect: str | None) -> str | None:
+    """The dialect that an option names."""
+    if dialect is None:
+        return None
+    from dragoman.client.options import named_dialect
+
+    return named_dialect(dialect)
+
+
 def _split(roles: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(role.strip() for role in roles.split(",") if role.strip()))
 
@@ -322,6 +355,7 @@ def _measure(
     *,
     keep: bool,
 ) -> Card:
+    from dragoman.catalogue.discovery_store import DiscoveryStore
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.verify_progress import LadderProgress, card_as_json
     from dragoman.errors import UsageError
@@ -346,6 +380,7 @@ def _measure(
             paths=place.paths if keep else None,
             limits=None if timeout is None else LadderLimits(handshake=timeout),
             on_rung=progress.rung,
+            cache=DiscoveryStore(place.paths.cache),
         )
     )
     progress.end(card)

@@ -157,6 +157,13 @@ def complete_variable(incomplete: str) -> list[str]:
     return sorted(name for name in os.environ if name.startswith(incomplete))
 
 
+def complete_dialect(incomplete: str) -> list[str]:
+    """The names of dialects that begin like this."""
+    from dragoman.dialects.discovery import DIALECTS
+
+    return [name for name in DIALECTS if name.startswith(incomplete)]
+
+
 PEER: Final = CommandOption(
     "peer",
     "The name of an agent, or its address: unix:/path, ws://, wss://; the default one without.",
@@ -228,7 +235,11 @@ MCP_CONFIG: Final = CommandOption(
     metavar="FILE",
 )
 DIALECT: Final = CommandOption(
-    "dialect", "What the agent speaks, where that is not found out.", kind=str, metavar="NAME"
+    "dialect",
+    "What the agent speaks, where that is not found out.",
+    kind=str,
+    metavar="NAME",
+    complete=complete_dialect,
 )
 ENV: Final = CommandOption(
     "env",

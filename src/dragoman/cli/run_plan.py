@@ -212,7 +212,7 @@ def plan_of(options: RunOptions) -> RunPlan:
         mode=options.mode or own.mode,
         role=options.role or "",
         mcp_servers=servers,
-        dialect=options.dialect,
+        dialect=_dialect(options.dialect),
         env=_env(options.env, own.env),
         metadata=_metadata(options.meta),
         max_line_size=settings.max_line_size,
@@ -229,6 +229,14 @@ def plan_of(options: RunOptions) -> RunPlan:
         no_wait=options.no_wait,
         keep_open=options.session is not None or options.no_wait,
     )
+
+
+def _dialect(word: str | None) -> str | None:
+    if word is None:
+        return None
+    from dragoman.client.options import named_dialect
+
+    return named_dialect(word)
 
 
 def _ttl(options: RunOptions, config: Config) -> float | None:

@@ -1,12 +1,14 @@
 """Connect to an agent by command line or address, and detect its dialect.
 
 The command line suggests a dialect and the handshake confirms it. If the answer shows another
-dialect, `connect` opens a new connection in that one; this is safe because no prompt was sent yet.
-`OPENERS` maps each dialect to its client, which is imported on first use.
+dialect, or refuses this one, `connect` opens a new connection in another; this is safe because no
+prompt was sent yet. `dialects.discovery` has the order. `OPENERS` maps each dialect to its client,
+which is imported on first use.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -20,14 +22,27 @@ from dragoman import transports  # The module, whose names cost something only w
 from dragoman.client import file_guard, handshake_errors
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer, absolute
-from dragoman.client.options import AUTO, ConnectOptions, D, for_dialect, require_options
-from dragoman.client.programs import launch_of, program_of, require_words, start_program
+from dragoman.client.options import (
+    AUTO,
+    ConnectOptions,
+    D,
+    for_dialect,
+    named_dialect,
+    require_options,
+)
+from dragoman.client.programs import (
+    launch_of,
+    program_at,
+    program_of,
+    require_words,
+    start_program,
+)
 from dragoman.dialects import discovery
-from dragoman.dialects.discovery import Program
+from dragoman.dialects.discovery import ACP, Program
 from dragoman.errors import (
     DragomanError,
+    HandshakeFailed,
     ProtocolMismatch,
-    RemoteError,
     UsageError,
 )
 from dragoman.transports.base import Stream
@@ -74,6 +89,8 @@ class StreamSource:
     """Given the dialect that is going to be spoken."""
     launch: tuple[str, ...] = ()
     program: Program | None = None
+    folder: str = ""
+    """Where the program is started."""
 
 
 def _stream_source(target: Target, workspace: Path, options: ConnectOptions) -> StreamSource:
@@ -94,7 +111,8 @@ def _stream_source(target: Target, workspace: Path, options: ConnectOptions) -> 
             on_stderr=options.on_stderr,
         )
 
-    return StreamSource(handshake_errors.shown(argv), start, argv, program_of(argv))
+    named = handshake_errors.shown(argv)
+    return StreamSource(named, start, argv, program_of(argv), str(workspace))
 
 
 def _address(address: str) -> StreamSource:
@@ -118,42 +136,66 @@ def _address(address: str) -> StreamSource:
             f"{address!r} is no address: use unix:/path, ws://… or wss://…, "
             "or a list of words for a program to start"
         )
-    return StreamSource(address, reach)
-
-
-def _concept(argv: Sequence[str]) -> str:
-    """The cache's name for the dialect of a launch."""
-    return f"dialect {launch_of(argv)}"
+    return StreamSource(address, reach, program=program_at(address))
 
 
 # -- finding the dialect
 
 
+GREETING_TIMEOUT: Final = 10.0
+"""Seconds for an answer to a greeting in another dialect, from a program that has refused one
+before and so is known to answer."""
+
+
 async def _open(source: StreamSource, workspace: Path, options: ConnectOptions) -> Peer:
-    dialect, cache = options.dialect, options.cache
-    if dialect != AUTO:
-        if dialect not in OPENERS:
-            known = ", ".join([AUTO, *OPENERS])
-            raise UsageError(f"there is no dialect {dialect!r}; there are {known}")
-        return await _shake_hands(source, workspace, options, dialect)
-    known_as = None
-    if cache is not None and source.program is not None:
-        known_as = cache.get(source.program, _concept(source.launch))
-    trying = known_as if known_as in OPENERS else discovery.family(source.launch)
-    tried: list[str] = []
-    while True:
-        tried.append(trying)
+    chosen = named_dialect(options.dialect)
+    if chosen != AUTO:
+        return await _shake_hands(source, workspace, options, chosen)
+    cache, program, key = options.cache, source.program, dialect_key(source)
+    known = cache.get(program, key) if cache is not None and program is not None else None
+    if known in OPENERS:
         try:
-            peer = await _shake_hands(source, workspace, options, trying, proving=True)
-        except ProtocolMismatch as error:
-            found = error.dialect
-            if found not in OPENERS or found in tried:
+            return await _shake_hands(source, workspace, options, known, proving=known == ACP)
+        except DragomanError as error:
+            if not discovery.is_refusal(_plain(error)):
                 raise
-            trying = found
-            continue
-        if cache is not None and source.program is not None and trying != known_as:
-            cache.put(source.program, _concept(source.launch), trying)
+            # It speaks another dialect by now, which is found out again.
+    search = discovery.DialectSearch(source.launch)
+    first: DragomanError | None = None
+    while True:
+        try:
+            peer = await _shake_hands(source, workspace, options, search.dialect, proving=True)
+        except DragomanError as error:
+            first = first or error
+            if search.go_on(_plain(error)):
+                options = _hurried(options)
+                continue
+            if error is first:
+                raise
+            raise handshake_errors.greeted_in_vain(first, search.tried) from first.__cause__
+        if cache is not None and program is not None and search.dialect != known:
+            # What the command line says by itself need not be remembered.
+            if known is not None or search.answered:
+                cache.put(program, key, search.dialect)
         return peer
+
+
+def dialect_key(source: StreamSource) -> str:
+    """The cache's name for the dialect of a launch."""
+    return discovery.dialect_concept(launch_of(source.launch, source.folder))
+
+
+def _plain(error: DragomanError) -> DragomanError:
+    """The error that an explanation explains."""
+    cause = error.__cause__
+    explained = isinstance(error, HandshakeFailed) and isinstance(cause, DragomanError)
+    return cause if explained and isinstance(cause, DragomanError) else error
+
+
+def _hurried(options: ConnectOptions) -> ConnectOptions:
+    budgets = options.budgets or Budgets()
+    initialize = min(budgets.initialize, GREETING_TIMEOUT)
+    return structs.replace(options, budgets=dataclasses.replace(budgets, initialize=initialize))
 
 
 async def _shake_hands(
@@ -167,7 +209,8 @@ async def _shake_hands(
     """A peer in this dialect, on a new connection.
 
     If it has to be proved, an answer that shows another dialect is a `ProtocolMismatch` that names
-    it, also where this dialect could make do with it.
+    it, also where this dialect could make do with it; and a dialect without a handshake asks for
+    something that shows it.
     """
     watch = handshake_errors.HandshakeWatch()
     stream: Stream | None = None
@@ -177,8 +220,10 @@ async def _shake_hands(
             workspace=workspace,
             options=options,
             launch=source.launch,
+            folder=source.folder,
             program=source.program,
             on_noise=watch.hear,
+            proving=proving,
         )
         opener = OPENERS[dialect](plan)
         stream = await source.open(dialect)
@@ -186,27 +231,18 @@ async def _shake_hands(
     except ProtocolMismatch:
         raise
     except DragomanError as error:
-        if proving and stream is not None and _wants_acp(error) and dialect != discovery.ACP:
-            raise ProtocolMismatch(
-                f"{source.name} wants a protocol version: {error}", dialect=discovery.ACP
-            ) from error
         if stream is None:
             raise
         explained = handshake_errors.explain(error, source.name, stream, watch.lines)
         if explained is error:
             raise
         raise explained from error
-    if proving and dialect == discovery.ACP:
+    if proving and dialect == ACP:
         found = discovery.of_text(peer.client.hello)
         if found is not None and found != dialect:
             await peer.aclose()
             raise ProtocolMismatch(f"{source.name} speaks {found}", dialect=found)
     return peer
-
-
-def _wants_acp(error: DragomanError) -> bool:
-    """Whether somebody refused a handshake because it had no protocol version."""
-    return isinstance(error, RemoteError) and "protocolVersion" in f"{error.message} {error.data}"
 
 
 # -- the dialects
@@ -222,8 +258,12 @@ class PlannedHandshake(Struct, frozen=True, kw_only=True):
     options: ConnectOptions
     launch: tuple[str, ...] = ()
     """The command line that starts the agent; empty if it is reached by an address."""
+    folder: str = ""
+    """Where it is started."""
     program: Program | None = None
     on_noise: Callable[[Noise | Stray], None] | None = None
+    proving: bool = False
+    """Whether a dialect without a handshake has to be proved by a request of its own."""
 
     def options_of(self, kind: type[D]) -> D:
         """The options of the dialect's client."""
@@ -256,7 +296,8 @@ def _documents(plan: PlannedHandshake) -> Opener:
         options=options,
         cache=plan.options.cache,
         program=plan.program,
-        launch=launch_of(plan.launch),
+        launch=launch_of(plan.launch, plan.folder),
+        prove=plan.proving,
     )
 
 

@@ -140,7 +140,8 @@ class Peer(abc.ABC):
 
     @abc.abstractmethod
     def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[SessionSummary]:
-        """The sessions that the other side remembers."""
+        """The sessions that the other side remembers; with `cwd`, those of one folder. An agent
+        whose dialect does not tell the folder of a session lists all, each without a `cwd`."""
 
     async def delete_session(self, session_id: str) -> None:
         """Let the other side forget a session for good."""

@@ -95,7 +95,10 @@ def explain(
             cause = "Whoever listens there is probably no agent."
         case RemoteError():
             happened = f"{what} refused the handshake: {error}"
-            cause = "It probably speaks another dialect: name it with `dialect`."
+            cause = (
+                "It probably speaks another dialect: name it, as dialect=NAME in a program or with "
+                "--dialect NAME on the command line."
+            )
         case InvalidAnswer():
             happened = f"{what} answered with something that is no answer: {error}"
             cause = "It is probably no agent."
@@ -116,6 +119,20 @@ def explain(
     )
 
 
+def greeted_in_vain(error: DragomanError, tried: Sequence[str]) -> DragomanError:
+    """The error of the first greeting, for a program that refused those of other dialects, too."""
+    if not isinstance(error, HandshakeFailed):
+        return error
+    return HandshakeFailed(
+        f"{error} It also refused the greetings of {', '.join(tried[1:])}.",
+        exit_code=error.exit_code,
+        signal=error.signal,
+        stderr_tail=error.stderr_tail,
+        noise=error.noise,
+        timed_out=error.timed_out,
+    )
+
+
 _VERSIONS: Final = (
     f"use a version of the agent that speaks ACP {acp.PROTOCOL_VERSION}, or a newer dragoman"
 )
@@ -129,10 +146,12 @@ def other_version(version: str, dialect: str | None) -> ProtocolMismatch:
         return ProtocolMismatch(
             f"the agent wants to speak version {version}, and dragoman speaks version {ours}",
             dialect=dialect,
+            version=version if version.isdecimal() else None,
         )
     return ProtocolMismatch(
         f"this agent speaks only ACP version {version}, and dragoman speaks version {ours}",
         dialect=dialect,
+        version=version,
         remedy=_VERSIONS,
     )
 

@@ -95,6 +95,17 @@ class DialectOptions(StreamOptions, frozen=True, kw_only=True):
     """Called with lines that are not messages."""
 
 
+def named_dialect(word: str) -> str:
+    """The dialect that a user names, or ``auto``. Raises `UsageError` for an unknown word."""
+    if word == AUTO:
+        return word
+    # Not at the top: few callers name one, and it loads what starts programs.
+    from dragoman.client.connect import OPENERS
+    from dragoman.dialects.discovery import dialect_named
+
+    return dialect_named(word, [AUTO, *OPENERS])
+
+
 def plain_of(options: PlainOptions) -> dict[str, Any]:
     """The options that a broker gets too, by name."""
     return {name: getattr(options, name) for name in PlainOptions.__struct_fields__}

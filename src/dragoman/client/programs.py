@@ -7,8 +7,10 @@ remembered of one is not known here; `dragoman.dialects.discovery` has the cache
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 
@@ -49,11 +51,29 @@ def program_of(argv: Sequence[str]) -> Program | None:
     return Program(os.path.realpath(path), info.st_size, info.st_mtime_ns)
 
 
-def launch_of(argv: Sequence[str]) -> str:
+def program_at(address: str) -> Program:
+    """What identifies the program at an address for a cache. The address may hold a secret, so only
+    its digest is kept."""
+    return Program(f"address {_digest(address)}", 0, 0)
+
+
+def launch_of(argv: Sequence[str], folder: str | os.PathLike[str] = "") -> str:
     """What tells two launches of one program apart: they may well speak two dialects, or be two
-    programs of one interpreter. Arguments may hold secrets, so only their digest is kept."""
-    words = "\0".join(argv[1:]).encode("utf-8", "surrogateescape")
-    return hashlib.sha256(words).hexdigest()[:16]
+    programs of one interpreter, which then is known by its file (in `folder`, where it is started).
+    Arguments may hold secrets, so only their digest is kept."""
+    words = list(argv[1:])
+    for word in words:
+        # Of an interpreter with options, the first file is the program.
+        with contextlib.suppress(OSError, ValueError):
+            info = os.stat(os.path.join(folder, word))
+            if stat.S_ISREG(info.st_mode):
+                words.append(f"{info.st_size} {info.st_mtime_ns}")
+                break
+    return _digest("\0".join(words))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def require_words(target: object) -> None:

@@ -1,19 +1,32 @@
 """Which dialect is on the other side.
 
-Owns the rules: the launch decides the family, and the answer to one `initialize` decides the
-dialect. It sends nothing and remembers nothing by itself: whoever connects hands it a cache, and
-asks again only where it does not know. Launch forms are never tried out: two real programs take a
-wrong one for a prompt and send it to their model.
+Owns the rules: the launch decides the family, the answer to one `initialize` decides the dialect,
+and a program that refuses it is greeted in the other dialects, each in a process of its own. It
+sends nothing and remembers nothing by itself: the caller passes a cache, and asks again only where
+it does not know. Launch forms are never tried out: two real programs take a wrong one for a prompt
+and send it to their model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
+
+from dragoman.errors import (
+    AuthRequired,
+    CallTimeout,
+    ConnectionLost,
+    DragomanError,
+    InvalidAnswer,
+    ProtocolMismatch,
+    RemoteError,
+    Unsupported,
+    UsageError,
+)
 
 ACP: Final = "acp"
 CODEX: Final = "codex"
@@ -34,6 +47,61 @@ DIALECTS: Final[Mapping[str, str]] = {
 }
 """The names by which a dialect can be chosen, with what each is."""
 
+OTHER_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "agent-client-protocol": (ACP,),
+    "acp-v1": (ACP,),
+    "codex-app-server": (CODEX,),
+    "one-shot": (ONESHOT,),
+    "2025-06-18": (ONESHOT,),
+    "finish-reason": (ONESHOT,),
+    "asp": (THREADS,),
+    "app-server-protocol": (THREADS,),
+    "thread": (THREADS,),
+    "threadstart": (THREADS,),
+    "threadresume": (THREADS,),
+    "app-server": (CODEX, THREADS),
+    "agentkit": (TAGGED,),
+    "agentkit/acp": (TAGGED,),
+    "messagechunk": (TAGGED,),
+    "endturn": (TAGGED,),
+    "contentchunk": (KEYED,),
+    "fallback": (CHAINED,),
+    "fallback-chain": (CHAINED,),
+    "fallback-chains": (CHAINED,),
+    "session/create": (CHAINED,),
+    "session/start": (CHAINED,),
+    "prompt/send": (CHAINED,),
+}
+"""Words of the documents that describe the dialects, with the dialects that each may mean."""
+
+
+def dialect_named(word: str, known: Iterable[str] = DIALECTS) -> str:
+    """The dialect that a user names, in our word or in one of the document that describes it.
+
+    Raises `UsageError` for a word that means none, or more than one.
+    """
+    names = list(known)
+    if word in names:
+        return word
+    plain = "-".join(word.strip().lower().replace("_", "-").split())
+    if plain in names:
+        return plain
+    meant = [name for name in OTHER_WORDS.get(plain, ()) if name in names]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        either = ", or ".join(f"{name} ({DIALECTS[name]})" for name in meant)
+        raise UsageError(f"the dialect {word!r} may mean two: name {either}")
+    from difflib import get_close_matches  # Only a mistake needs it.
+
+    # Our own names first: a slip in one is more likely than one in a word of a document.
+    close = get_close_matches(plain, names, n=1) or get_close_matches(plain, OTHER_WORDS, n=1)
+    near = [
+        repr(each) for name in close for each in OTHER_WORDS.get(name, (name,)) if each in names
+    ]
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise UsageError(f"there is no dialect {word!r}; {hint}there are {', '.join(names)}")
+
 
 class Program(Struct, frozen=True):
     """What identifies an executable for the cache: another file is another program."""
@@ -48,6 +116,11 @@ class Cache(Protocol):
 
     def get(self, program: Program, concept: str) -> str | None: ...
     def put(self, program: Program, concept: str, value: str) -> None: ...
+
+
+def dialect_concept(launch: str) -> str:
+    """The cache's name for the dialect of a launch."""
+    return f"dialect {launch}"
 
 
 class MemoryCache:
@@ -105,6 +178,78 @@ def _looks_keyed(result: dict[str, Any]) -> bool:
     )
     words = isinstance(methods, list) and any(isinstance(method, str) for method in methods)
     return flags or words
+
+
+WITHOUT_GREETING: Final = (THREADS, CHAINED)
+"""The dialects whose conversations begin without `initialize`."""
+
+GREETINGS: Final = (ONESHOT, TAGGED, KEYED, *WITHOUT_GREETING)
+"""The dialects in which a program is greeted that refuses ACP."""
+
+NO_METHOD: Final = -32601
+
+
+class DialectSearch:
+    """In which dialect to greet a program, and in which next if it refuses.
+
+    A program that does not answer the first greeting at all, or exits, is not greeted again: it may
+    be anything, and it may take each greeting for a prompt.
+    """
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self.dialect = family(argv)
+        """To be tried now."""
+        self.tried = [self.dialect]
+        self._order: tuple[str, ...] = GREETINGS
+        if self.dialect != ACP:
+            self._order = (THREADS, ACP, *GREETINGS)
+
+    @property
+    def answered(self) -> bool:
+        """Whether the program has refused a greeting before, so that it is known to answer."""
+        return len(self.tried) > 1
+
+    def go_on(self, refusal: DragomanError) -> bool:
+        """Whether there is another dialect to try after a refusal; it is `dialect` then."""
+        following = self._next(refusal)
+        if following is None:
+            return False
+        self.dialect = following
+        self.tried.append(following)
+        return True
+
+    def _next(self, refusal: DragomanError) -> str | None:
+        if isinstance(refusal, ProtocolMismatch):
+            if refusal.dialect in DIALECTS and refusal.dialect not in self.tried:
+                return refusal.dialect
+            if refusal.version is not None:
+                # It speaks this dialect, in another version.
+                return None
+        if not is_refusal(refusal) and not (
+            self.answered and isinstance(refusal, CallTimeout | ConnectionLost)
+        ):
+            return None
+        if isinstance(refusal, RemoteError):
+            if _wants_login(refusal):
+                return None
+            if refusal.code == NO_METHOD and self.dialect not in WITHOUT_GREETING:
+                self._order = WITHOUT_GREETING
+            elif "protocolVersion" in f"{refusal.message} {refusal.data}":
+                self._order = (ACP, *self._order)
+        return next((name for name in self._order if name not in self.tried), None)
+
+
+def is_refusal(error: DragomanError) -> bool:
+    """Whether the other side answered a greeting, and not as an agent of that dialect does."""
+    return isinstance(error, RemoteError | InvalidAnswer | ProtocolMismatch | Unsupported)
+
+
+def _wants_login(refusal: RemoteError) -> bool:
+    # The documents use the number that ACP has for logins for anything; the words decide.
+    words = refusal.message.lower()
+    return isinstance(refusal, AuthRequired) and any(
+        word in words for word in ("auth", "login", "log in")
+    )
 
 
 def of_request(method: str, params: Any) -> str | None:

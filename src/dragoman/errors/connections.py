@@ -321,17 +321,26 @@ class InvalidAnswer(CallError):
 class ProtocolMismatch(DragomanError):
     """The two sides have no protocol version in common.
 
-    `dialect` names what the other side speaks instead, where its answer shows it. `remedy` says
-    which side has to change, where that is known.
+    `dialect` names what the other side speaks instead, where its answer shows it, and `version` the
+    version of the same protocol that it speaks. `remedy` says which side has to change, where that
+    is known.
     """
 
     error_class = "protocol_mismatch"
     blame = "peer"
     remedy: str = ""
 
-    def __init__(self, message: str, *, dialect: str | None = None, remedy: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        dialect: str | None = None,
+        version: str | None = None,
+        remedy: str = "",
+    ) -> None:
         super().__init__(message)
         self.dialect = dialect
+        self.version = version
         self.remedy = remedy
 
 

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
-from dragoman.agent.speech import require_dialect
-from dragoman.client.connect import OPENERS, Target, connect
+from dragoman.agent.speech import served_dialect
+from dragoman.client.connect import Target, connect
 from dragoman.client.conversation import Peer
 from dragoman.client.inquiries import DECLINED
 from dragoman.client.options import AUTO, ConnectOptions
@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="CMD",
         help="the agent's command line, after --, or one address: unix:/path, ws://, wss://",
     )
-    made.add_argument("--dialect", default=AUTO, choices=[AUTO, *OPENERS], help="what CMD speaks")
+    made.add_argument("--dialect", default=AUTO, metavar="NAME", help="what CMD speaks")
     made.add_argument(
         "--client-dialect",
         metavar="NAME",
@@ -78,7 +78,7 @@ def address_of(text: str) -> tuple[str, int]:
 async def run(arguments: argparse.Namespace) -> None:
     target = target_of(arguments.target)
     if arguments.client_dialect is not None:
-        require_dialect(arguments.client_dialect)
+        served_dialect(arguments.client_dialect)
     if arguments.unix is None and arguments.websocket is None:
         # Ours before anything else can print into it.
         stream = EarlyInitialize(await open_stdio())

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from dragoman.agent.speech import require_dialect
+from dragoman.agent.speech import served_dialect
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.conversation import Peer
 from dragoman.client.early_messages import EarlyMessages
@@ -66,11 +66,9 @@ class Gateway:
         max_line_size: int | None = None,
         refusal: prompt_responses.Refusal = prompt_responses.refusal,
     ) -> None:
-        if dialect is not None:
-            require_dialect(dialect)
         self.peer = peer
         self.raw = raw
-        self.dialect = dialect
+        self.dialect = None if dialect is None else served_dialect(dialect)
         self.refusal = refusal
         """Makes the error that a client gets of one on the way to the peer."""
         self.settings = ConnectionSettings(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,12 @@ from dragoman.catalogue.launch import LaunchSpec, with_env
 from dragoman.catalogue.roles import is_generalist
 from dragoman.catalogue.validate import ADDRESSES, describe
 from dragoman.catalogue.versions import learn_version
+from dragoman.client.options import AUTO
 from dragoman.config import Paths
 from dragoman.config.edit import disable_peers, enable_peers
 from dragoman.config.file_transaction import Change, FileTransaction
 from dragoman.config.safe_files import locked
+from dragoman.dialects.discovery import Cache
 from dragoman.errors import UsageError
 from dragoman.runs.adapters import load_adapter
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext
@@ -59,8 +61,16 @@ def prepare(draft: PeerDraft, place: RunContext) -> LaunchSpec:
     describe(first_table(draft), origin="the command line")
     _refuse_existing(draft, place)
     if draft.address is not None:
-        return LaunchSpec(address=draft.address)
-    return with_env(describe_command(draft.command, place.catalogue), draft.env)
+        return in_dialect(LaunchSpec(address=draft.address), draft.dialect)
+    way = with_env(describe_command(draft.command, place.catalogue), draft.env)
+    return in_dialect(way, draft.dialect)
+
+
+def in_dialect(way: LaunchSpec, dialect: str | None) -> LaunchSpec:
+    """The launch spec with the dialect that the user named, if there is one."""
+    if dialect is None or dialect in (AUTO, way.protocol):
+        return way
+    return replace(way, protocol=dialect, details={})
 
 
 def _refuse_existing(draft: PeerDraft, place: RunContext) -> None:
@@ -100,6 +110,7 @@ async def measure(
     paths: Paths | None = None,
     limits: LadderLimits | None = None,
     on_rung: Callable[[RungResult], None] | None = None,
+    cache: Cache | None = None,
     climb: Climber = climb,
 ) -> Card:
     """Verify a peer and return its card, which is stored if `paths` is given.
@@ -113,12 +124,15 @@ async def measure(
         "limits": limits,
         "version": await learn_version(way),
         "on_rung": on_rung,
+        "cache": cache,
     }
     if way.descriptor is not None or way.address is not None:
         return await climb(way, turns=turns, careful=False, **known)
     card = await climb(way, turns=False, careful=True, **known)
     if not (card.usable and turns):
         return card
+    # What it speaks is known by now, and need not be found out again.
+    way = replace(way, protocol=card.facts.dialect or way.protocol)
     return await climb(way, turns=True, careful=False, **known)
 
 

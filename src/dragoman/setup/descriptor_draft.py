@@ -38,6 +38,8 @@ class PeerDraft:
     """Names of environment variables that it inherits."""
     python: bool = False
     """Whether to write a Python adapter for it."""
+    dialect: str | None = None
+    """What it speaks, if the user has named it; otherwise it is found out."""
 
     @property
     def address(self) -> str | None:

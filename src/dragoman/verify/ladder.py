@@ -20,6 +20,7 @@ from dragoman.catalogue.card import CARDS, Card, CardStore, MeasuredFacts, RungR
 from dragoman.catalogue.descriptor import Platform
 from dragoman.catalogue.enforcement import made_to_ask
 from dragoman.catalogue.launch import LaunchSpec, current_platform
+from dragoman.dialects.discovery import Cache, MemoryCache
 from dragoman.errors import DragomanError, ProcessExited
 from dragoman.paths import Paths
 from dragoman.verify import remedies
@@ -34,6 +35,7 @@ from dragoman.verify.rungs import (
     robustness,
     second_process,
     turns,
+    wire_names,
 )
 from dragoman.verify.time_limits import LadderLimits
 from dragoman.verify.verification import Verification
@@ -53,11 +55,13 @@ def _in_order() -> tuple[Rung, ...]:
         models,
         windows,
         robustness.CODES,
+        wire_names.PARAMS,
         *turns.RUNGS,
         parallel,
         *permissions.RUNGS,
         *turns.LATER,
         *second_process.RUNGS,
+        *wire_names.RUNGS,
         *robustness.RUNGS,
     )
 
@@ -78,6 +82,7 @@ async def climb(
     canaries: Canaries | None = None,
     platform: Platform | None = None,
     version: str | None = None,
+    cache: Cache | None = None,
     rungs: Sequence[Rung] = RUNGS,
 ) -> Card:
     """Verify the peer that `way` starts and return its card, which is stored if `paths` is given.
@@ -85,7 +90,7 @@ async def climb(
 
     `turns` allows rungs that spend model calls. `careful` is for unknown programs: they get no
     credentials and an empty home. `on_rung` is called after each rung. `version` is used for peers
-    that do not report theirs.
+    that do not report theirs. `cache` keeps what is found out about the program, for its next use.
     """
     platform = platform or current_platform()
     results: list[RungResult] = []
@@ -100,6 +105,7 @@ async def climb(
             platform=platform,
             turns=turns,
             careful=careful,
+            cache=MemoryCache() if cache is None else cache,
         )
         await make_repository(where.workspace)
         async with state:

@@ -7,6 +7,7 @@ this package that spells method names. The rungs judge the answers.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ import msgspec
 
 from dragoman.client.conversation import Conversation, Peer
 from dragoman.dialects import discovery
+from dragoman.dialects.legacy import threads
 from dragoman.errors import InvalidAnswer, RemoteError
 from dragoman.events import model
 from dragoman.events.parts import SessionOption
@@ -27,11 +29,78 @@ ACCEPTED: Final = 0
 Question = tuple[str, dict[str, Any]]
 
 
+METHODS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
+    discovery.ACP: {
+        "create": ("session/new", "sessions"),
+        "list": ("session/list", "lists_sessions"),
+        "load": ("session/load", "loads_sessions"),
+        "resume": ("session/resume", "resumes_sessions"),
+        "prompt": ("session/prompt", "echo"),
+    },
+    discovery.CODEX: {
+        "create": ("thread/start", "sessions"),
+        "list": ("thread/list", "lists_sessions"),
+        "resume": ("thread/resume", "resumes_sessions"),
+        "prompt": ("turn/start", "echo"),
+    },
+}
+"""The methods of the dialects that have one name for each, with the fact that shows that it was
+answered."""
+
+CONCEPTS: Final = ("create", "list", "load", "resume", "prompt")
+"""What a method of a legacy dialect may be for."""
+
+
+def methods_of(peer: Peer, facts: Mapping[str, Any]) -> dict[str, str]:
+    """The method names that the peer answered to, by what they do."""
+    table = METHODS.get(peer.dialect)
+    if table is not None:
+        return {concept: name for concept, (name, fact) in table.items() if facts.get(fact)}
+    known = {concept: _known(peer, concept) for concept in CONCEPTS}
+    return {concept: name for concept, name in known.items() if name}
+
+
+def _known(peer: Peer, concept: str) -> str:
+    """The method name that a peer of a legacy dialect answered to; empty if none."""
+    return peer.client.chains.known(concept) or ""
+
+
+def with_all_params(peer: Peer, workspace: Path) -> list[Question]:
+    """Requests with all params that their dialect has for them. They do no work: at most they open
+    a session."""
+    cwd = str(workspace)
+    create = _known(peer, "create") if peer.dialect not in METHODS else ""
+    match peer.dialect:
+        case discovery.ACP:
+            return [("session/new", {"cwd": cwd, "mcpServers": []})]
+        case discovery.CODEX:
+            return [("thread/start", {"cwd": cwd})]
+        case discovery.TAGGED:
+            return [(create, {"metadata": {"workDir": cwd}})]
+        case discovery.KEYED:
+            return [(create, {"cwd": cwd, "mcpServers": []})]
+        case discovery.THREADS:
+            service = {"service_name": threads.SERVICE, "experimentalRawEvents": False}
+            return [(threads.START, service)]
+        case discovery.CHAINED:
+            asked: list[Question] = [
+                (_known(peer, "list"), {"limit": 1, "offset": 0}),
+                (create, {"title": "dragoman", "context": {"cwd": cwd}}),
+            ]
+            return [(method, params) for method, params in asked if method]
+        case _:
+            return []
+
+
 def unknown_session(peer: Peer, workspace: Path) -> Question | None:
     """A request for a session that does not exist; it spends no model call."""
     nobody = str(uuid.uuid4())
     if peer.dialect == discovery.CODEX:
         return "thread/read", {"threadId": nobody, "includeTurns": False}
+    if peer.dialect == discovery.THREADS:
+        return threads.RESUME, {"threadId": nobody}
+    if peer.dialect == discovery.KEYED:
+        return "session/load", {"sessionId": nobody, "cwd": str(workspace)}
     if peer.dialect != discovery.ACP:
         return None
     place = {"sessionId": nobody, "cwd": str(workspace), "mcpServers": []}
@@ -46,8 +115,14 @@ def bad_params(peer: Peer) -> Question | None:
     """A request with params of the wrong types. At worst it opens a session."""
     if peer.dialect == discovery.CODEX:
         return "thread/start", {"cwd": 42}
-    if peer.dialect == discovery.ACP:
+    if peer.dialect in (discovery.ACP, discovery.KEYED):
         return "session/new", {"cwd": 42, "mcpServers": "none"}
+    if peer.dialect == discovery.TAGGED:
+        return "session/new", {"metadata": 42}
+    if peer.dialect == discovery.THREADS:
+        return threads.START, {"service_name": 42}
+    if peer.dialect == discovery.CHAINED and (create := _known(peer, "create")):
+        return create, {"title": 42, "context": "none"}
     return None
 
 

@@ -13,20 +13,25 @@ START: Final = "Start the program by hand in a terminal: the system will not run
 WRONG_FORM: Final = "Use the command line that starts the program as an agent."
 USAGE: Final = (
     "It does not know these arguments: look into its own help for the ones that start it as an "
-    "agent, often --acp, acp or app-server."
+    "agent, often --acp, acp or app-server. If it speaks a dialect that does not begin with "
+    "ACP's handshake, name it with --dialect."
 )
 CRASH: Final = "It crashed or was killed: start it by hand to see why."
 SILENT: Final = (
     "It waits for something, such as a login or a person, or does not listen in this form: look "
-    "into its own help. If it is only slow, give it a longer handshake."
+    "into its own help. If it is only slow, give it more time with --timeout; if it speaks a "
+    "dialect that does not begin with ACP's handshake, name it with --dialect."
 )
 PERSON: Final = (
     "In this form it talks to a person and not to a program: look into its own help for the "
     "arguments that start it as an agent."
 )
 REFUSED: Final = (
-    "It speaks no protocol that dragoman knows. Name its dialect if you know it; otherwise it "
-    "needs an adapter."
+    "It answers none of dragoman's greetings. Name its dialect with --dialect if you know it; "
+    "otherwise it needs an adapter."
+)
+OTHER_DIALECT: Final = (
+    "Leave --dialect away to let dragoman find out what it speaks, or name another."
 )
 VERSION: Final = "Install a version of it, or of dragoman, that speaks the same protocol version."
 LOGIN: Final = "Log in with the program itself and verify again; dragoman never logs in."

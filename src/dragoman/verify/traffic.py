@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
+from msgspec import Raw
 
 from dragoman.dialects.acp import v1 as acp
 from dragoman.events import model
+from dragoman.verify.rung import MAX_WORD, one_line
 from dragoman.wire import messages
 
 SHOWN_SIZE: Final = 120
@@ -29,6 +31,16 @@ MAX_HEARD: Final = 50_000
 
 MAX_HEARD_SIZE: Final = 64 * 1024 * 1024
 """Maximum bytes of their lines."""
+
+
+MAX_KINDS: Final = 100
+"""Maximum kinds of notifications that are counted: a peer may make up names without end."""
+
+MAX_KEYS: Final = 50
+"""Maximum keys of one kind of notification that are kept."""
+
+SAMPLES: Final = 20
+"""Notifications of one kind whose keys are looked at: those of one kind have much the same."""
 
 
 class EventBuffer(list[model.Event]):
@@ -61,6 +73,9 @@ class TrafficCounts:
         self.id_formats: set[str] = set()
         self.services: Counter[str] = Counter()
         self.protocol_version: str | None = None
+        self.notifications: dict[str, list[str]] = {}
+        """The notifications that came, by name, with the keys of their params."""
+        self._samples: Counter[str] = Counter()
         self.greeting = b""
         """The line of the last handshake's answer."""
         self._listeners: list[EventBuffer] = []
@@ -82,12 +97,29 @@ class TrafficCounts:
             return
         if event.native == acp.INITIALIZE.name:
             self.greeting = line
+        elif self._samples[event.native] < SAMPLES:
+            self._samples[event.native] += 1
+            self._sample(event.native, messages.decode(line))
         # One line may become several events, and the first of them may be of another kind.
         if line is not self._last and isinstance(
             event, model.Unknown | model.PermissionAsked | model.ServiceCalled
         ):
             self._last = line
             self._look_at(messages.decode(line), line)
+
+    def _sample(self, native: str, message: messages.Message) -> None:
+        """Keep the name and the keys of a notification."""
+        if not isinstance(message, messages.Notification):
+            return
+        # Some names say more than the method: which kind of update it is.
+        name = native if native.startswith(message.method) else message.method
+        keys = self.notifications.get(name[:MAX_WORD])
+        if keys is None:
+            if len(self.notifications) >= MAX_KINDS:
+                return
+            keys = self.notifications[name[:MAX_WORD]] = []
+        keys += [key for key in _keys(message.params) if key not in keys]
+        del keys[MAX_KEYS:]
 
     def _look_at(self, message: messages.Message, line: bytes) -> None:
         match message:
@@ -117,6 +149,19 @@ def shown(line: bytes) -> str:
     """A line shortened for a message."""
     text = line.decode("utf-8", "replace").strip()
     return repr(text if len(text) <= SHOWN_SIZE else f"{text[:SHOWN_SIZE]}…")
+
+
+def _keys(params: bytes | Raw) -> list[str]:
+    """The keys of params, those of an object in it with a dot between."""
+    try:
+        body = msgspec.json.decode(params)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+    found: list[str] = []
+    for key, value in body.items() if isinstance(body, dict) else ():
+        inner = [f"{key}.{name}" for name in value] if isinstance(value, dict) else []
+        found += [one_line(each, MAX_WORD) for each in inner or [key]]
+    return found
 
 
 def has_turn_id(line: bytes) -> bool:

@@ -11,7 +11,7 @@ import asyncio
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,8 +28,10 @@ from dragoman.client.conversation import (
 )
 from dragoman.client.options import ConnectOptions
 from dragoman.client.permissions import READING, Answer, Permit, Question, deny_all
+from dragoman.client.programs import launch_of, program_at, program_of
 from dragoman.client.results import Result
 from dragoman.dialects import discovery
+from dragoman.dialects.discovery import Cache, MemoryCache, Program
 from dragoman.errors import DragomanError
 from dragoman.events import model
 from dragoman.rpc.tasks import finish
@@ -77,6 +79,8 @@ class Verification:
     platform: Platform
     turns: bool
     careful: bool
+    cache: Cache = field(default_factory=MemoryCache)
+    """Keeps what is found out, for other processes of the peer and for its next use."""
     files: windows.FileLookup = field(default_factory=windows.RealFiles)
     """File lookup for programs on Windows."""
     witness: TrafficCounts = field(default_factory=TrafficCounts)
@@ -86,6 +90,8 @@ class Verification:
     """Known after the handshake."""
     greeting: DragomanError | None = None
     """The error of a handshake that was answered but failed."""
+    tried: tuple[str, ...] = ()
+    """The dialects in which it was greeted in vain."""
     refusal: DragomanError | None = None
     """Why no session could be opened."""
     first: ConnectedPeer | None = None
@@ -143,24 +149,34 @@ class Verification:
 
     # -- processes
 
-    async def connect(self, dialect: str) -> ConnectedPeer:
-        """Start the peer and do the handshake. The caller must close it (see `keep`)."""
+    async def connect(
+        self, dialect: str, *, proving: bool = False, timeout: float | None = None
+    ) -> ConnectedPeer:
+        """Start the peer and do the handshake, in at most `timeout` seconds. The caller must close
+        it (see `keep`). With `proving`, a dialect without a handshake is proved by a request."""
         loop = asyncio.get_running_loop()
         way, where = self.way, self.surroundings
         descriptor = way.descriptor
+        budgets = self.limits.budgets(descriptor.handshake_timeout if descriptor else None)
+        if timeout is not None:
+            budgets = replace(budgets, initialize=min(timeout, budgets.initialize))
         plan = PlannedHandshake(
             dialect=dialect,
             workspace=where.workspace,
             options=ConnectOptions(
                 permit=self._decide,
                 guard=self._guard if descriptor and descriptor.enforcement.files else None,
-                budgets=self.limits.budgets(descriptor.handshake_timeout if descriptor else None),
+                budgets=budgets,
                 on_event=self.witness.hear,
                 terminals=True,
                 max_line_size=descriptor.max_line_size if descriptor else None,
                 details=options_of(way, dialect),
+                cache=self.cache,
             ),
             launch=way.command or (),
+            folder=str(where.workspace),
+            program=self._program,
+            proving=proving,
         )
         opener = OPENERS[dialect](plan)
         started_at = loop.time()
@@ -177,6 +193,18 @@ class Verification:
         peer = await opener(running.stream)
         running.proved()
         return ConnectedPeer(peer, running, loop.time() - started_at)
+
+    @property
+    def _program(self) -> Program | None:
+        command = self.way.command
+        return program_of(command) if command else program_at(str(self.way.address))
+
+    def remember_dialect(self, dialect: str) -> None:
+        """Keep what it speaks for its next use, because its command line does not show it."""
+        program = self._program
+        if program is not None:
+            launch = launch_of(self.way.command or (), self.surroundings.workspace)
+            self.cache.put(program, discovery.dialect_concept(launch), dialect)
 
     def keep(self, connected: ConnectedPeer) -> ConnectedPeer:
         """Close a peer at the end of the verification, if it is still running."""

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from dragoman.catalogue import Credentials, Descriptor, Launch, Quirks
+from dragoman.catalogue.discovery_store import DiscoveryStore
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.load import Catalogue, built_in
-from dragoman.catalogue.open import judge, open_peer, options_of
+from dragoman.catalogue.open import dialect_of, found_before, judge, open_peer, options_of
 from dragoman.client.options import ConnectOptions
 from dragoman.client.permissions import Denial, approve_all, approve_reads
 from dragoman.client.results import Result
-from dragoman.errors import AuthRequired
+from dragoman.errors import AuthRequired, UsageError
 from dragoman.events.words import ErrorKind, Outcome
 from dragoman.testing.scripted import Expect, Reply, Step, command
 from tests.aio import aio
@@ -177,6 +178,21 @@ def test_details_belong_to_the_dialect_of_the_descriptor() -> None:
     tool = LaunchSpec(command=("x",), protocol="codex", details={"sandbox": "read-only"})
     assert options_of(tool, "codex") == {"sandbox": "read-only"}
     assert options_of(tool, "keyed") == {}
+
+
+def test_the_dialect_of_the_options_goes_before_that_of_the_descriptor() -> None:
+    tool = LaunchSpec(command=("x",), protocol="codex")
+    assert dialect_of(tool, ConnectOptions()) == "codex"
+    assert dialect_of(tool, ConnectOptions(dialect="ASP")) == "threads"
+    with pytest.raises(UsageError, match="did you mean 'keyed'"):
+        dialect_of(tool, ConnectOptions(dialect="kyed"))
+
+
+def test_what_was_found_out_is_kept_where_there_is_something_to_find_out(tmp_path: Path) -> None:
+    assert found_before("acp", tmp_path) is None
+    assert found_before("auto", "") is None
+    assert isinstance(found_before("auto", tmp_path), DiscoveryStore)
+    assert isinstance(found_before("chained", str(tmp_path)), DiscoveryStore)
 
 
 def test_codex_writes_in_the_workspace_where_everything_is_approved() -> None:

@@ -19,7 +19,14 @@ from dragoman.client.options import ConnectOptions
 from dragoman.client.programs import program_of
 from dragoman.dialects import discovery
 from dragoman.dialects.discovery import MemoryCache
-from dragoman.errors import ProtocolMismatch, RemoteError, Unsupported, UsageError
+from dragoman.errors import (
+    CallTimeout,
+    HandshakeFailed,
+    ProtocolMismatch,
+    RemoteError,
+    Unsupported,
+    UsageError,
+)
 from dragoman.transports import memory_pair
 from dragoman.transports.base import Stream
 from tests.aio import aio
@@ -72,8 +79,9 @@ def way(*launch: str) -> client_connect.StreamSource:
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> Any:
     def use(**replies: Any) -> Fake:
-        fake = Fake(replies)
-        for dialect in replies:
+        refusals = {name: RemoteError(-32602, f"not {name}") for name in discovery.DIALECTS}
+        fake = Fake({**refusals, **replies})
+        for dialect in fake.replies:
             monkeypatch.setitem(OPENERS, dialect, fake.prepare)
         return fake
 
@@ -114,16 +122,70 @@ async def test_two_dialects_that_name_each_other_do_not_go_round(table: Any) -> 
     fake = table(
         acp=ProtocolMismatch("x", dialect="codex"), codex=ProtocolMismatch("y", dialect="acp")
     )
-    with pytest.raises(ProtocolMismatch, match="y"):
+    with pytest.raises(ProtocolMismatch, match="x"):
         await found(fake, "x")
-    assert fake.tried == ["acp", "codex"]
+    assert fake.tried == ["acp", "codex", *discovery.GREETINGS]
+
+
+@aio
+async def test_a_mismatch_that_names_another_version_is_raised(table: Any) -> None:
+    fake = table(acp=ProtocolMismatch("x", version="2"))
+    with pytest.raises(ProtocolMismatch):
+        await found(fake, "x")
+    assert fake.tried == ["acp"]
 
 
 @pytest.mark.parametrize("dialect", [None, "latin"])
 @aio
-async def test_a_mismatch_that_leads_nowhere_is_raised(table: Any, dialect: str | None) -> None:
+async def test_a_program_that_refuses_every_greeting_is_told_by_the_first(
+    table: Any, dialect: str | None
+) -> None:
     fake = table(acp=ProtocolMismatch("x", dialect=dialect))
-    with pytest.raises(ProtocolMismatch):
+    with pytest.raises(ProtocolMismatch, match="x"):
+        await found(fake, "x")
+    assert fake.tried == ["acp", *discovery.GREETINGS]
+    fake = table(acp=RemoteError(-32602, "no"))
+    with pytest.raises(HandshakeFailed) as caught:
+        await found(fake, "x")
+    assert "also refused the greetings of oneshot, tagged, keyed" in str(caught.value)
+
+
+@aio
+async def test_a_program_without_a_handshake_is_asked_for_what_shows_its_dialect(
+    table: Any,
+) -> None:
+    fake = table(acp=RemoteError(-32601, "no"), chained=Spoken())
+    await found(fake, "x")
+    assert fake.tried == ["acp", "threads", "chained"]
+
+
+@aio
+async def test_a_program_that_speaks_something_else_by_now_is_found_out_again(table: Any) -> None:
+    cache = MemoryCache()
+    fake = table(acp=RemoteError(-32602, "no"), oneshot=Spoken())
+    await found(fake, "x", cache=cache)
+    fake = table(acp=Spoken())
+    await found(fake, "x", cache=cache)
+    assert fake.tried == ["oneshot", "acp"]
+    await found(fake, "x", cache=cache)
+    assert fake.tried == ["oneshot", "acp", "acp"]
+
+
+@aio
+async def test_what_the_command_line_says_by_itself_is_not_remembered(table: Any) -> None:
+    cache = MemoryCache()
+    await found(table(acp=Spoken()), "x", cache=cache)
+    program = program_of([sys.executable])
+    assert program is not None
+    assert cache.get(program, client_connect.dialect_key(way("x"))) is None
+
+
+@aio
+async def test_a_program_that_does_not_answer_the_first_greeting_is_not_greeted_again(
+    table: Any,
+) -> None:
+    fake = table(acp=CallTimeout("initialize", 30))
+    with pytest.raises(HandshakeFailed):
         await found(fake, "x")
     assert fake.tried == ["acp"]
 
@@ -167,6 +229,6 @@ def test_a_detail_that_a_dialect_lacks_is_refused_before_anything_is_opened(dial
 
 
 def test_a_secret_in_the_arguments_does_not_reach_the_cache() -> None:
-    concept = client_connect._concept(["x", "--key=secret"])
-    assert "secret" not in concept
-    assert concept != client_connect._concept(["x", "--key=other"])
+    key = client_connect.dialect_key(way("x", "--key=secret"))
+    assert "secret" not in key
+    assert key != client_connect.dialect_key(way("x", "--key=other"))

@@ -39,7 +39,7 @@ class Program(MemoryStream):
         (CallTimeout("initialize", 30), ["within 30 s", "does not listen", "more time"]),
         (LineTooLong(10), ["too long"]),
         (ConnectionEnded(), ["ended the connection", "no agent"]),
-        (RemoteError(-32601, "what?"), ["what? (-32601)", "`dialect`"]),
+        (RemoteError(-32601, "what?"), ["what? (-32601)", "--dialect NAME"]),
         (InvalidAnswer("x"), ["no answer: x"]),
     ],
     ids=lambda value: type(value).__name__,

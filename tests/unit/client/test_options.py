@@ -17,6 +17,7 @@ from dragoman.client.options import (
     PlainOptions,
     StreamOptions,
     for_dialect,
+    named_dialect,
     plain_of,
     require_options,
 )
@@ -102,3 +103,15 @@ def test_options_of_the_right_kind_are_not_refused() -> None:
             budgets=Budgets(),
         )
     )
+
+
+@pytest.mark.parametrize(
+    ("word", "name"), [("auto", "auto"), ("ASP", "threads"), ("Keyed", "keyed"), ("acp", "acp")]
+)
+def test_a_dialect_is_named_by_our_word_or_by_that_of_its_document(word: str, name: str) -> None:
+    assert named_dialect(word) == name
+
+
+def test_a_dialect_that_nobody_has_is_refused_with_those_there_are() -> None:
+    with pytest.raises(UsageError, match="there is no dialect 'latin'; there are auto, acp, codex"):
+        named_dialect("latin")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman import transports
-from dragoman.client.programs import launch_of, program_of, start_program
+from dragoman.client.programs import launch_of, program_at, program_of, start_program
 from dragoman.errors import SpawnError
 from tests.aio import aio
 from tests.unit.rpc.other_side import until
@@ -63,3 +63,19 @@ async def test_a_program_that_does_not_start_in_time_is_an_error(
     monkeypatch.setattr(transports, "spawn", stuck)
     with pytest.raises(SpawnError, match=r"'x' could not be started within 0\.01 s"):
         await start_program(["x"], cwd=None, env=None, inherit=(), timeout=0.01)
+
+
+def test_a_script_behind_options_is_known_by_its_file(tmp_path: Path) -> None:
+    script = tmp_path / "agent.py"
+    words = ["python", "-u", "agent.py"]
+    missing = launch_of(words, tmp_path)
+    script.write_text("pass")
+    first = launch_of(words, tmp_path)
+    script.write_text("pass  # another one")
+    assert len({missing, first, launch_of(words, tmp_path)}) == 3
+    assert launch_of(["python", "a\0b"]) != launch_of(["python"])
+
+
+def test_a_program_at_an_address_is_known_by_it_and_its_secret_is_kept() -> None:
+    assert program_at("ws://x/?token=a") != program_at("ws://x/?token=b")
+    assert "token" not in program_at("ws://x/?token=a").path

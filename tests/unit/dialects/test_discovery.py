@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,6 +10,17 @@ from msgspec import Raw
 
 from dragoman.dialects import discovery
 from dragoman.dialects.discovery import MemoryCache, Program
+from dragoman.errors import (
+    AuthRequired,
+    CallTimeout,
+    ConnectionEnded,
+    DragomanError,
+    InvalidAnswer,
+    ProtocolMismatch,
+    RemoteError,
+    SpawnError,
+    UsageError,
+)
 
 
 @pytest.mark.parametrize(
@@ -194,3 +206,94 @@ def test_requests_that_only_the_keyed_dialect_has(method: str, params: Any) -> N
 )
 def test_requests_that_acp_may_have(method: str, params: Any) -> None:
     assert not discovery.is_keyed(method, params)
+
+
+@pytest.mark.parametrize(
+    ("word", "dialect"),
+    [
+        *((name, name) for name in discovery.DIALECTS),
+        ("ACP", "acp"),
+        (" Threads ", "threads"),
+        ("asp", "threads"),
+        ("App Server Protocol", "threads"),
+        ("app_server_protocol", "threads"),
+        ("threadStart", "threads"),
+        ("2025-06-18", "oneshot"),
+        ("finish_reason", "oneshot"),
+        ("agentkit", "tagged"),
+        ("messageChunk", "tagged"),
+        ("contentChunk", "keyed"),
+        ("fallback chains", "chained"),
+        ("prompt/send", "chained"),
+        ("codex-app-server", "codex"),
+    ],
+)
+def test_a_dialect_is_named_by_our_word_or_by_one_of_its_document(word: str, dialect: str) -> None:
+    assert discovery.dialect_named(word) == dialect
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [
+        ("apc", "did you mean 'acp'? there are acp, codex"),
+        ("codx", "did you mean 'codex'?"),
+        ("contentchunks", "did you mean 'keyed'?"),
+        ("app-server", "may mean two: name codex (the Codex app-server), or threads"),
+        ("latin", "there is no dialect 'latin'; there are acp, codex, oneshot"),
+        ("", "there is no dialect ''"),
+    ],
+)
+def test_a_word_that_means_no_dialect_is_answered_with_the_nearest(word: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        discovery.dialect_named(word)
+    assert words in str(caught.value)
+
+
+def test_a_dialect_that_was_registered_is_named_like_the_others() -> None:
+    assert discovery.dialect_named("latin", [*discovery.DIALECTS, "latin"]) == "latin"
+
+
+def greetings(*refusals: DragomanError, argv: Sequence[str] = ("agent",)) -> list[str]:
+    """The dialects that are tried, one for each refusal and the one after it."""
+    search = discovery.DialectSearch(argv)
+    for refusal in refusals:
+        if not search.go_on(refusal):
+            break
+    return search.tried
+
+
+REFUSED = RemoteError(-32602, "no")
+
+
+@pytest.mark.parametrize(
+    ("refusals", "tried"),
+    [
+        ([REFUSED] * 9, ["acp", "oneshot", "tagged", "keyed", "threads", "chained"]),
+        ([RemoteError(-32601, "no")] * 9, ["acp", "threads", "chained"]),
+        ([InvalidAnswer("x"), REFUSED], ["acp", "oneshot", "tagged"]),
+        ([ProtocolMismatch("x", dialect="keyed")], ["acp", "keyed"]),
+        ([ProtocolMismatch("x", dialect="keyed"), REFUSED], ["acp", "keyed", "oneshot"]),
+        ([ProtocolMismatch("x", version="2")], ["acp"]),
+        ([AuthRequired()], ["acp"]),
+        ([AuthRequired("unsupported version")], ["acp", "oneshot"]),
+        ([CallTimeout("initialize", 1)], ["acp"]),
+        ([ConnectionEnded()], ["acp"]),
+        (
+            [REFUSED, CallTimeout("initialize", 1), ConnectionEnded()],
+            ["acp", "oneshot", "tagged", "keyed"],
+        ),
+        ([SpawnError("x")], ["acp"]),
+    ],
+)
+def test_a_program_that_refuses_a_greeting_is_greeted_in_the_next_dialect(
+    refusals: list[DragomanError], tried: list[str]
+) -> None:
+    assert greetings(*refusals) == tried
+
+
+def test_an_app_server_that_is_not_codex_is_first_taken_for_one_of_threads() -> None:
+    server = ("agent", "app-server")
+    assert greetings(REFUSED, argv=server) == ["codex", "threads"]
+    assert greetings(REFUSED, REFUSED, argv=server)[2] == "acp"
+    wants = RemoteError(-32602, "Invalid params", {"detail": "missing `protocolVersion`"})
+    assert greetings(wants, argv=server) == ["codex", "acp"]

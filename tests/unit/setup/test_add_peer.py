@@ -12,7 +12,15 @@ from dragoman.catalogue.card import Card
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.errors import ConfigInvalid, UnknownPeer, UsageError, WrongLaunch
 from dragoman.runs.context import RunContext
-from dragoman.setup.add_peer import add_peer, disable, enable, measure, prepare, settled_command
+from dragoman.setup.add_peer import (
+    add_peer,
+    disable,
+    enable,
+    in_dialect,
+    measure,
+    prepare,
+    settled_command,
+)
 from dragoman.setup.descriptor_draft import PeerDraft
 from tests.aio import aio
 from tests.unit.runs.contexts import agent_file, card_of, place_in
@@ -70,6 +78,14 @@ def test_the_way_of_a_wish_knows_its_variables_or_its_address(place: RunContext)
     assert prepare(address, place).address == "unix:/run/x"
 
 
+def test_the_way_of_a_wish_speaks_the_dialect_that_was_named(place: RunContext) -> None:
+    assert prepare(wish(), place).protocol == "auto"
+    assert prepare(wish(dialect="keyed"), place).protocol == "keyed"
+    known = LaunchSpec(command=("x",), protocol="codex", details={"sandbox": "read-only"})
+    assert in_dialect(known, "codex") is known and in_dialect(known, None) is known
+    assert in_dialect(known, "threads").details == {}
+
+
 def test_paths_in_a_command_hold_from_every_folder(tmp_path: Path) -> None:
     (tmp_path / "agent.py").touch()
     (tmp_path / "acp").touch()
@@ -90,9 +106,11 @@ class Climbs:
     def __init__(self, *, usable: bool = True) -> None:
         self.usable = usable
         self.seen: list[tuple[bool, bool]] = []
+        self.protocols: list[str] = []
 
     async def __call__(self, way: LaunchSpec, *, turns: bool, careful: bool, **more: Any) -> Card:
         self.seen.append((turns, careful))
+        self.protocols.append(way.protocol)
         return card_of(more["peer"], usable=self.usable, turns=turns)
 
 
@@ -102,6 +120,8 @@ async def test_an_unknown_program_gets_nothing_to_spend_until_it_has_answered() 
         climbs = Climbs(usable=usable)
         card = await measure(LaunchSpec(command=("x",)), peer="x", turns=True, climb=climbs)
         assert climbs.seen == expected
+        # What it speaks was found out without its credentials.
+        assert climbs.protocols == ["auto", card.facts.dialect][: len(expected)]
         assert card.turns is usable
     climbs = Climbs()
     await measure(LaunchSpec(command=("x",)), peer="x", turns=False, climb=climbs)

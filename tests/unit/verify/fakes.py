@@ -90,7 +90,8 @@ def climbing(workspace: Path, *, way: LaunchSpec | None = None, **fields: Any) -
         **given,
     )
     made.act = lambda prompt, climb: told()
-    made.client = SimpleNamespace()
+    settings = SimpleNamespace(half_duplex=False)
+    made.client = SimpleNamespace(connection=SimpleNamespace(settings=settings))
     made.replayed = ()
     made.reopening = None
     made.ability = Capabilities(load=True, resume=True, list=True)

@@ -27,10 +27,17 @@ class _Connection:
         return b"{}"
 
 
+LEGACY = ("oneshot", "threads", "tagged", "keyed", "chained")
+
+
 def peer(
-    dialect: str = "acp", end: Exception | None = None, can: Capabilities | None = None
+    dialect: str = "acp",
+    end: Exception | None = None,
+    can: Capabilities | None = None,
+    names: dict[str, str] | None = None,
 ) -> Peer:
-    client = SimpleNamespace(connection=_Connection(end))
+    chains = SimpleNamespace(known=(names or {}).get)
+    client = SimpleNamespace(connection=_Connection(end), chains=chains)
     able = can or Capabilities()
     made = SimpleNamespace(dialect=dialect, capabilities=able, client=client)
     return cast(Peer, made)
@@ -56,19 +63,49 @@ def test_an_unknown_session_is_asked_for_in_the_way_that_the_peer_says_it_has() 
 
 
 def test_no_question_about_mistakes_is_a_prompt() -> None:
-    for dialect in ("acp", "codex"):
+    names = {"create": "startSession", "list": "listSessions", "prompt": "sendMessage"}
+    for dialect in ("acp", "codex", *LEGACY):
         for asked in (
-            probes.unknown_session(peer(dialect), HERE),
-            probes.bad_params(peer(dialect)),
+            probes.unknown_session(peer(dialect, names=names), HERE),
+            probes.bad_params(peer(dialect, names=names)),
             probes.unknown_method(),
+            *probes.with_all_params(peer(dialect, names=names), HERE),
         ):
-            assert asked is not None
-            assert "prompt" not in asked[0] and not asked[0].startswith("turn/")
+            if asked is not None:
+                assert "prompt" not in asked[0] and not asked[0].startswith("turn")
+                assert asked[0] != "sendMessage"
 
 
-def test_dialects_whose_methods_are_not_known_here_are_not_asked() -> None:
-    assert probes.unknown_session(peer("oneshot"), HERE) is None
-    assert probes.bad_params(peer("oneshot")) is None
+def test_dialects_that_have_no_such_question_are_not_asked() -> None:
+    for dialect in ("oneshot", "tagged", "chained"):
+        assert probes.unknown_session(peer(dialect), HERE) is None
+    for dialect in ("oneshot", "chained"):
+        assert probes.bad_params(peer(dialect)) is None
+        assert probes.with_all_params(peer(dialect), HERE) == []
+
+
+def test_an_agent_of_threads_is_asked_for_a_thread_of_nobody() -> None:
+    asked = probes.unknown_session(peer("threads"), HERE)
+    assert asked is not None and asked[0] == "threadResume"
+    asked = probes.unknown_session(peer("keyed"), HERE)
+    assert asked is not None and asked[0] == "session/load"
+
+
+def test_a_chained_agent_is_asked_under_the_names_that_it_knows() -> None:
+    agent = peer("chained", names={"create": "startSession", "list": ""})
+    assert probes.bad_params(agent) == ("startSession", {"title": 42, "context": "none"})
+    (asked,) = probes.with_all_params(agent, HERE)
+    assert asked == ("startSession", {"title": "dragoman", "context": {"cwd": "/workspace"}})
+    assert probes.methods_of(agent, {}) == {"create": "startSession"}
+
+
+def test_the_methods_of_acp_and_codex_are_those_that_the_facts_show() -> None:
+    assert probes.methods_of(peer("acp"), {}) == {}
+    facts = {"sessions": True, "resumes_sessions": True, "echo": None}
+    assert probes.methods_of(peer("codex"), facts) == {
+        "create": "thread/start",
+        "resume": "thread/resume",
+    }
 
 
 def test_an_oversized_question_is_the_same_question_with_more_in_it() -> None:

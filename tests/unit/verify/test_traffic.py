@@ -38,6 +38,37 @@ def test_a_notification_that_nobody_knows_is_neither() -> None:
     assert (witness.noise_lines, witness.stray_answers) == (0, 0)
 
 
+def test_a_notification_is_kept_with_the_keys_of_its_params() -> None:
+    witness = TrafficCounts()
+    witness.hear(unknown(b'{"method":"text/delta","params":{"delta":"x"}}', "text/delta"))
+    witness.hear(
+        unknown(b'{"method":"text/delta","params":{"turnId":"t","delta":"y"}}', "text/delta")
+    )
+    update = (
+        b'{"method":"session/update","params":{"sessionId":"s","update":{"type":"a","chunk":"b"}}}'
+    )
+    witness.hear(unknown(update, "session/update:messageChunk"))
+    witness.hear(unknown(b'{"method":"ping"}', "ping"))
+    witness.hear(unknown(b'{"id":1,"method":"fs/read","params":{"path":"p"}}', "fs/read"))
+    witness.hear(unknown(b"no message"))
+    assert witness.notifications == {
+        "text/delta": ["delta", "turnId"],
+        "session/update:messageChunk": ["sessionId", "update.type", "update.chunk"],
+        "ping": [],
+    }
+
+
+def test_a_peer_that_makes_up_names_without_end_fills_nothing() -> None:
+    witness = TrafficCounts()
+    for number in range(500):
+        name = f"n{number}" + "x" * 10_000
+        keys = ",".join(f'"k{key}":1' for key in range(200))
+        witness.hear(unknown(f'{{"method":"{name}","params":{{{keys}}}}}'.encode(), name))
+    assert len(witness.notifications) == 100
+    assert all(len(name) <= 200 for name in witness.notifications)
+    assert all(len(keys) == 50 for keys in witness.notifications.values())
+
+
 def test_several_events_of_one_line_count_once() -> None:
     witness = TrafficCounts()
     line = b"no message"

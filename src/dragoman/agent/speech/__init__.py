@@ -11,7 +11,7 @@ from dragoman.agent.speech.choice import (
     decode_new,
     recognise,
     refutes,
-    require_dialect,
+    served_dialect,
     speech_of,
 )
 
@@ -22,6 +22,6 @@ __all__ = [
     "decode_new",
     "recognise",
     "refutes",
-    "require_dialect",
+    "served_dialect",
     "speech_of",
 ]

@@ -81,11 +81,15 @@ def speech_of(server: Server, dialect: str) -> DocumentSpeech:
     return speech
 
 
-def require_dialect(dialect: str) -> None:
-    """Raise `UsageError` for a dialect that no client can be served in."""
-    if dialect != discovery.ACP and dialect not in SPEECHES:
-        known = ", ".join([discovery.ACP, *SPEECHES])
-        raise UsageError(f"no client is served in the dialect {dialect!r}: name one of {known}")
+def served_dialect(word: str) -> str:
+    """The dialect that a user names for clients. Raises `UsageError` if it means none in which
+    clients can be served."""
+    served = [discovery.ACP, *SPEECHES]
+    if word == discovery.CODEX:
+        raise UsageError(
+            f"no client is served in the dialect {word!r}: name one of {', '.join(served)}"
+        )
+    return discovery.dialect_named(word, served)
 
 
 def _params(request: Request) -> Any:

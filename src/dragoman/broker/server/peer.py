@@ -15,6 +15,7 @@ from msgspec import structs
 from dragoman.broker import error_codec, protocol
 from dragoman.broker.methods import PING, TRACE
 from dragoman.broker.spec import BrokerSpec
+from dragoman.catalogue.open import found_before
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions, connection_settings
 from dragoman.client.connect import connect
@@ -213,6 +214,7 @@ async def reach(
             env=spec.env,
             name=NAME,
             on_stderr=on_stderr,
+            cache=found_before(spec.protocol, spec.paths.cache),
             details=_details(spec),
         )
         peer = await stack.enter_async_context(connect(target, options, workspace=spec.workspace))

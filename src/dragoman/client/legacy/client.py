@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from dragoman.client.base import EventClient, call_in_order
 from dragoman.client.legacy import inbound
-from dragoman.client.legacy.method_names import MethodNames, proves_nothing_ran
+from dragoman.client.legacy.method_names import MethodNames, none_known, proves_nothing_ran
 from dragoman.client.options import DialectOptions
 from dragoman.client.results import explain
 from dragoman.dialects.legacy.base import ClientEnd, Message
@@ -75,6 +75,8 @@ class DocumentClient(EventClient["DocumentConversation"]):
         """What was sent to log in, as it stands on the wire: the answer may repeat it."""
         self.permissions: Counter[str] = Counter()
         """How often a permission was asked for, by the agent's id for it."""
+        self.hello: Raw | None = None
+        """What the handshake was answered with."""
         self.answer: bytes | None = None
         """The line of the answer that is being read."""
         self._told: bytes | None = None
@@ -92,9 +94,16 @@ class DocumentClient(EventClient["DocumentConversation"]):
     async def start(self) -> None:
         """Begin to read, and shake hands where the dialect does."""
         self.connection.start()
-        hello = self.end.hello()
-        if hello is not None:
-            await self.ask(hello, self._greeted, timeout=self.budgets.initialize)
+        refusal: RemoteError | None = None
+        for hello in self.end.hellos():
+            try:
+                await self.ask(hello, self._greeted, timeout=self.budgets.initialize)
+            except RemoteError as error:
+                refusal = refusal or error
+            else:
+                return
+        if refusal is not None:
+            raise refusal
 
     def end_soon(self) -> None:
         """End the connection, and the process behind it, without waiting for it here."""
@@ -130,23 +139,32 @@ class DocumentClient(EventClient["DocumentConversation"]):
         *,
         timeout: float,
     ) -> T:
-        """Call a method that may have several names: the next only if nothing ran."""
-        refusal: RemoteError | None = None
+        """Call a method that may have several names: the next only if nothing ran, or nothing
+        could."""
+        unknown: RemoteError | None = None
+        refused: list[tuple[str, RemoteError]] = []
         for message in self.chains.order(concept, messages):
             try:
                 result = await self.ask(message, read, timeout=timeout)
             except RemoteError as error:
-                if not proves_nothing_ran(error, message[0]):
-                    # It knows the method and refused: that is an answer, and not a missing name.
-                    self.worked(concept, message[0])
-                    raise
-                refusal = error
+                if proves_nothing_ran(error, message[0]):
+                    unknown = error
+                    continue
+                refused.append((message[0], error))
+                if concept not in self.end.harmless:
+                    break
             else:
                 self.worked(concept, message[0])
                 return result
-        assert refusal is not None
+        if refused:
+            # It knows the method and refused: that is an answer, and not a missing name.
+            method, refusal = refused[0]
+            if len(refused) == 1:
+                self.worked(concept, method)
+            raise refusal
+        assert unknown is not None
         self.chains.failed(concept)
-        raise refusal
+        raise none_known(messages, unknown)
 
     def worked(self, concept: str, method: str) -> None:
         self.chains.worked(concept, method)
@@ -185,6 +203,7 @@ class DocumentClient(EventClient["DocumentConversation"]):
 
     def _greeted(self, result: Raw) -> None:
         """The handshake was answered: tell of it, or of why there can be none."""
+        self.hello = result
         base = self.no_session.base("initialize", self.answer)
         self._told = self.answer
         end = self.end

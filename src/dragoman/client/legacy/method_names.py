@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.dialects.discovery import Cache, MemoryCache, Program, not_executed
+from dragoman.dialects.discovery import (
+    Cache,
+    MemoryCache,
+    Program,
+    dialect_concept,
+    not_executed,
+)
 from dragoman.dialects.legacy.base import Message
 from dragoman.errors import DragomanError, RemoteError, Unsupported
 
@@ -30,14 +36,14 @@ class MethodNames:
         launch: str = "",
     ) -> None:
         self._dialect = dialect
-        self._launch = f" {launch}" if launch else ""
+        self._launch = launch
         # Without a program there is nothing that a lasting cache could be right about.
         known = cache is not None and program is not None
         self._cache: Cache = cache if known and cache is not None else MemoryCache()
         self._program = program if known and program is not None else NOBODY
 
     def _key(self, concept: str) -> str:
-        return f"{self._dialect}.{concept}{self._launch}"
+        return f"{self._dialect}.{concept} {self._launch}".rstrip()
 
     def known(self, concept: str) -> str | None:
         """The name that worked; "" if none does; None if nobody tried."""
@@ -47,7 +53,7 @@ class MethodNames:
         """What to try, best first. Raises `Unsupported` where nothing is known to work."""
         known = self.known(concept)
         if known == NONE:
-            raise Unsupported(f"the agent knows none of {_names(messages)}")
+            raise Unsupported(_none_of(messages))
         return sorted(messages, key=lambda message: message[0] != known)
 
     def worked(self, concept: str, method: str) -> None:
@@ -56,6 +62,9 @@ class MethodNames:
     def failed(self, concept: str) -> None:
         """No name is known at the other side."""
         self._cache.put(self._program, self._key(concept), NONE)
+        if concept == "create":
+            # It cannot be used in this dialect, so that it has to be found out again.
+            self._cache.put(self._program, dialect_concept(self._launch), NONE)
 
 
 def proves_nothing_ran(error: DragomanError | None, method: str) -> bool:
@@ -63,5 +72,12 @@ def proves_nothing_ran(error: DragomanError | None, method: str) -> bool:
     return isinstance(error, RemoteError) and not_executed(error.code, error.message, method)
 
 
-def _names(messages: Sequence[Message]) -> str:
-    return ", ".join(method for method, _ in messages)
+def none_known(messages: Sequence[Message], refusal: RemoteError) -> RemoteError:
+    """The error for an agent that refused a request under the last of its names as unknown."""
+    if len(messages) == 1:
+        return refusal
+    return RemoteError(refusal.code, _none_of(messages), refusal.data)
+
+
+def _none_of(messages: Sequence[Message]) -> str:
+    return f"the agent knows none of {', '.join(method for method, _ in messages)}"

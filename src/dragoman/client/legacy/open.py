@@ -39,7 +39,7 @@ def _tagged(options: DocumentOptions) -> ClientEnd:
     return tagged.ClientEnd(
         client_name=options.name,
         client_version=options.version,
-        version=options.protocol_version or tagged.VERSION,
+        versions=(options.protocol_version,) if options.protocol_version else tagged.VERSIONS,
     )
 
 
@@ -77,11 +77,13 @@ async def use_peer(
     cache: Cache | None = None,
     program: Program | None = None,
     launch: str = "",
+    prove: bool = False,
 ) -> DocumentPeer:
     """A peer on a stream that is open, after the handshake; the stream is closed if it fails.
 
     `cache` and `program` let what was found out about a program outlive the connection; `launch`
-    tells several launches of one program apart.
+    tells several launches of one program apart. With `prove`, a dialect without a handshake sends a
+    request that only an agent of this dialect answers.
     """
     chosen = options or DocumentOptions()
 
@@ -94,7 +96,14 @@ async def use_peer(
         kind = KeyedPeer if dialect == keyed.DIALECT else DocumentPeer
         return kind(client, absolute(workspace))
 
-    return await started(stream, make)
+    peer = await started(stream, make)
+    if prove:
+        try:
+            await peer.prove()
+        except BaseException:
+            await peer.aclose()
+            raise
+    return peer
 
 
 @asynccontextmanager
@@ -120,6 +129,6 @@ async def open_peer(
         options=options,
         cache=cache,
         program=program_of(argv),
-        launch=launch_of(argv),
+        launch=launch_of(argv, folder),
     ) as peer:
         yield peer

@@ -23,9 +23,11 @@ from dragoman.client.legacy.client import DocumentClient
 from dragoman.client.legacy.content import prompt_blocks, servers
 from dragoman.client.legacy.method_names import NONE
 from dragoman.client.legacy.turn import DocumentTurn
+from dragoman.dialects import discovery
 from dragoman.dialects.legacy.base import Listed
 from dragoman.dialects.legacy.keyed import shapes as keyed
 from dragoman.errors import (
+    ProtocolMismatch,
     RemoteError,
     Unsupported,
     UsageError,
@@ -59,13 +61,24 @@ class DocumentPeer(ClientPeer):
         await super().start()
         self._take_over()
 
+    async def prove(self) -> None:
+        """Raise unless the other side shows that it speaks this dialect, which may have no
+        handshake."""
+        client = self.client
+        if client.hello is not None and discovery.of_text(client.hello) is None:
+            raise ProtocolMismatch("the handshake was answered with nothing that an agent says")
+        await self._learn_names()
+        proof = client.end.proof(str(self.workspace))
+        if proof is not None:
+            concept, messages, read = proof
+            await client.ask_any(concept, messages, read, timeout=client.budgets.initialize)
+
     # -- sessions
 
     async def open(self, opening: Opening) -> DocumentConversation:
         end = self.client.end
         self._require(opening)
-        if end.capabilities.list is None and self.client.chains.known("list") is None:
-            await self._learn()
+        await self._learn_names()
         if end.loads_from_list and opening.session_id is not None:
             self.require(self.capabilities.list, "list its sessions")
             await self._find(opening.session_id)
@@ -87,10 +100,11 @@ class DocumentPeer(ClientPeer):
             early = DocumentConversation(self, opening.session_id, opening.cwd)
             early.place.replay = True
             self.client.adopt(early)
+        concept = "create" if opening.session_id is None else opening.how
         try:
             with self.client.early.expecting():
                 return await self.client.ask_any(
-                    "create", messages, opened, timeout=self.client.budgets.session
+                    concept, messages, opened, timeout=self.client.budgets.session
                 )
         except BaseException:
             if early is not None:
@@ -150,12 +164,16 @@ class DocumentPeer(ClientPeer):
             client.deliver(model.SettingsChanged(*base, model=opening.model), 0)
         return conversation
 
-    async def _learn(self) -> None:
+    async def _learn_names(self) -> None:
         """Find out how the other side names its methods, by one that changes nothing."""
+        client = self.client
+        if client.end.capabilities.list is not None or client.chains.known("list") is not None:
+            return
         # A refusal of a method that it knows teaches as much as an answer.
         with contextlib.suppress(RemoteError):
             await self._page(None)
-        able = self.client.chains.known("list") != NONE
+        known = client.chains.known("list")
+        able = None if known is None else known != NONE
         self.capabilities = replace(self.capabilities, list=able, load=able)
 
     async def _find(self, session_id: str) -> None:
@@ -174,9 +192,8 @@ class DocumentPeer(ClientPeer):
         )
 
     async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[SessionSummary]:
+        # No dialect of the documents tells the folder of a session, so all of them are listed.
         self.require(self.capabilities.list, "list its sessions")
-        if cwd is not None:
-            self.require(False, "list the sessions of one folder")
         cursor: str | None = None
         seen: set[str | None] = set()
         # A cursor that comes back would go round for ever.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 
 from dragoman.client.conversation import ConversationTurn
-from dragoman.client.legacy.method_names import proves_nothing_ran
+from dragoman.client.legacy.method_names import none_known, proves_nothing_ran
 from dragoman.client.turns import TurnStage
 from dragoman.dialects.legacy.base import Message
 from dragoman.errors import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class DocumentTurn(ConversationTurn):
     """A prompt in one of the documents' dialects."""
 
-    __slots__ = ("_blocks", "_client", "_here", "_left", "_method", "_seen")
+    __slots__ = ("_blocks", "_client", "_here", "_left", "_messages", "_method", "_seen")
 
     def __init__(
         self,
@@ -48,6 +48,7 @@ class DocumentTurn(ConversationTurn):
         self._blocks = blocks
         # Raises here, and not when the turn begins, if nothing is known to work.
         self._left = self._client.chains.order("prompt", messages)
+        self._messages = messages
         self._method = self._left[0][0]
         self._seen = False
         super().__init__(conversation, self._client.connection.flow, self._client.budgets)
@@ -79,7 +80,12 @@ class DocumentTurn(ConversationTurn):
         if error is None:
             assert raw is not None
             self._answered(raw)
-        elif proves_nothing_ran(error, self._method) and not self._seen and not self.cancelling:
+        elif (
+            isinstance(error, RemoteError)
+            and proves_nothing_ran(error, self._method)
+            and not self._seen
+            and not self.cancelling
+        ):
             self._refused(error)
         elif self.cancelling and isinstance(error, CallCancelled | ConnectionLost):
             self._close_tools()
@@ -94,11 +100,11 @@ class DocumentTurn(ConversationTurn):
         """The connection is over, and the turn with it, however far its prompt came."""
         self._over_with(None, failure)
 
-    def _refused(self, error: DragomanError) -> None:
+    def _refused(self, error: RemoteError) -> None:
         """The other side does not know this name, which proves that nothing ran."""
         if not self._left:
             self._client.chains.failed("prompt")
-            self.failed(error)
+            self.failed(none_known(self._messages, error))
             return
         try:
             self._call = self._try_next()

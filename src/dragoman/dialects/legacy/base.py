@@ -45,6 +45,9 @@ Message: TypeAlias = tuple[str, Any]
 PlaceOf: TypeAlias = Callable[[str | None], EventEnvelope]
 """Where the events of a session belong; None is the session whose turn runs, if one does."""
 
+Proof: TypeAlias = tuple[str, Sequence[Message], Callable[[Raw], object]]
+"""What a request is for, the request under each of its names, and what reads its answer."""
+
 Cancel: TypeAlias = Literal["request", "notification", "end"]
 """How a turn is cancelled: by a request whose answer is ignored, by a notification, or only by
 ending the connection."""
@@ -159,6 +162,9 @@ class ClientEnd:
     """Whether an earlier session is found by listing, and needs no opening of its own."""
     blocks: tuple[type, ...] = (Text,)
     """The kinds of blocks that a prompt may have."""
+    harmless: frozenset[str] = frozenset()
+    """Which requests may be sent in their next form after any refusal, because a refused one leaves
+    nothing behind: create."""
 
     notifications: ClassVar[Mapping[str, tuple[Callable[[Raw], Any], Meaning]]] = {}
     """The notifications of an agent, from `meanings`. Each shape has a `session_id`."""
@@ -167,8 +173,18 @@ class ClientEnd:
         """The handshake, if there is one."""
         return None
 
+    def hellos(self) -> Sequence[Message]:
+        """The handshake in each of its forms; the next is tried after a refusal."""
+        hello = self.hello()
+        return () if hello is None else (hello,)
+
     def greeted(self, result: Raw) -> None:
         """Take over what the handshake was answered with."""
+
+    def proof(self, cwd: str) -> Proof | None:
+        """A request whose answer shows that the other side speaks this dialect, where no handshake
+        does. It opens a session, which then is the first."""
+        return None
 
     def opening(
         self,

@@ -297,6 +297,8 @@ class ClientEnd(base.ClientEnd):
     def __init__(self) -> None:
         self.family: int | None = None
         """The style of naming that the other side answered to."""
+        self._first: tuple[str, str] | None = None
+        """The folder and the id of a session that nobody uses yet."""
         self._listed: dict[str, Session] = {}
         self._over: dict[str | None, deque[str]] = {}
 
@@ -305,8 +307,17 @@ class ClientEnd(base.ClientEnd):
         first = None if self.family is None else names[self.family]
         return [(name, body) for name in sorted(names, key=lambda name: name != first)]
 
+    def proof(self, cwd: str) -> base.Proof:
+        def created(result: Raw) -> None:
+            self._first = cwd, msgspec.json.decode(result, type=Created).session_id
+
+        return "create", self._any(CREATE, CreateSession(None, {"cwd": cwd})), created
+
     def open_with(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
         if session_id is not None:
+            return ()
+        if self._first is not None and (options.cwd, {}) == (self._first[0], options.metadata):
+            # The session that showed the dialect is there already.
             return ()
         title = options.metadata.get("title")
         context = {key: value for key, value in options.metadata.items() if key != "title"}
@@ -317,7 +328,10 @@ class ClientEnd(base.ClientEnd):
     ) -> tuple[str, list[Event]]:
         if result is not None:
             return msgspec.json.decode(result, type=Created).session_id, []
-        assert session_id is not None
+        if session_id is None:
+            assert self._first is not None
+            (_, first), self._first = self._first, None
+            return first, []
         session = self._listed.get(session_id)
         if session is None or how != "load":
             return session_id, []

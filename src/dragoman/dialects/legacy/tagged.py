@@ -24,6 +24,9 @@ DIALECT: Final = "tagged"
 VERSION: Final = "1"
 """The document only says that a version is a string; it names none."""
 
+VERSIONS: Final = (VERSION, "1.0")
+"""What an agent is greeted with, in this order: one that validates may want the other spelling."""
+
 LOSSES: Final = (
     Loss("thoughts have no type of their own: they are message chunks with the role `thought`"),
     base.NO_MESSAGE_IDS,
@@ -186,13 +189,20 @@ class ClientEnd(base.ClientEnd):
     blocks = (parts.Text, parts.Image, parts.Audio)
 
     def __init__(
-        self, *, client_name: str = "dragoman", client_version: str = "", version: str = VERSION
+        self,
+        *,
+        client_name: str = "dragoman",
+        client_version: str = "",
+        versions: Sequence[str] = VERSIONS,
     ) -> None:
         self._client = Info(client_name, client_version)
-        self._ours = version
+        self._versions = versions
 
     def hello(self) -> Message:
-        return INITIALIZE, Initialize(self._ours, self._client)
+        return self.hellos()[0]
+
+    def hellos(self) -> Sequence[Message]:
+        return [(INITIALIZE, Initialize(version, self._client)) for version in self._versions]
 
     def greeted(self, result: Raw) -> None:
         answer = msgspec.json.decode(result, type=Initialized)

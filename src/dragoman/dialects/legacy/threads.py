@@ -165,10 +165,12 @@ class ClientEnd(base.ClientEnd):
     name = DIALECT
     half_duplex = True
     capabilities = parts.Capabilities(load=True, resume=True)
+    harmless = frozenset({"create"})
 
     def __init__(self, *, service_name: str = SERVICE, handshake: bool = False) -> None:
         self._service = Service(service_name)
         self._handshake = handshake
+        self._greeted = False
         self._first: str | None = None
         self._said = ""
         """What progress has told of the answer in this turn."""
@@ -178,12 +180,24 @@ class ClientEnd(base.ClientEnd):
 
     def greeted(self, result: Raw) -> None:
         self._first = _decode_thread(result).thread_id
+        self._greeted = True
+
+    def proof(self, cwd: str) -> base.Proof | None:
+        return None if self._greeted else ("create", self._starting(), self.greeted)
+
+    def _starting(self) -> Sequence[Message]:
+        """How a thread is started; an agent may want the handshake first, which starts one, too."""
+        start = (START, self._service)
+        return (start,) if self._greeted else (start, (INITIALIZE, self._service))
+
+    def worked(self, method: str) -> None:
+        self._greeted = self._greeted or method in (START, INITIALIZE)
 
     def open_with(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
         if session_id is not None:
             return ((RESUME, Thread(session_id)),)
         # A handshake is answered with a thread: the first one is there already.
-        return () if self._first is not None else ((START, self._service),)
+        return () if self._first is not None else self._starting()
 
     def opened(
         self, result: Raw | None, session_id: str | None, how: str, place_of: PlaceOf

@@ -1,8 +1,8 @@
 """Rungs `handshake` and `dialect`: does the program answer, and in which dialect?
 
 Tells four failures apart: exit with usage text, crash, silence, and output for a person. If the
-answer shows another dialect, the same command is started again for that dialect, which is safe
-because no prompt was sent.
+answer shows another dialect or refuses the greeting, the same command is started again for another
+dialect, which is safe because no prompt was sent.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from dragoman.client.connect import OPENERS
+from dragoman.client.connect import GREETING_TIMEOUT
 from dragoman.client.options import AUTO
 from dragoman.dialects import discovery
+from dragoman.dialects.discovery import DialectSearch, is_refusal
 from dragoman.errors import (
     AuthRequired,
     CallTimeout,
     ConnectError,
     DragomanError,
-    InvalidAnswer,
     LineTooLong,
     ProcessExited,
     ProtocolMismatch,
@@ -35,34 +35,36 @@ SHOWN_SIZE: Final = 300
 
 async def handshake(state: Verification) -> RungFinding:
     fixed = state.way.protocol != AUTO
-    trying = state.way.protocol if fixed else discovery.family(state.way.command or ())
-    tried: list[str] = []
+    search = DialectSearch(state.way.command or ())
+    trying = state.way.protocol if fixed else search.dialect
     loop = asyncio.get_running_loop()
+    answered: RungFinding | None = None
     while True:
-        tried.append(trying)
         started_at = loop.time()
         try:
-            connected = state.keep(await state.connect(trying))
-        except ProtocolMismatch as error:
-            found = error.dialect
-            if fixed or found not in OPENERS or found in tried:
-                return _answered(state, error, loop.time() - started_at)
-            trying = found
-            continue
-        except (RemoteError, InvalidAnswer) as error:
-            if not fixed and _wants_acp(error) and discovery.ACP not in tried:
-                trying = discovery.ACP
-                continue
-            return _answered(state, error, loop.time() - started_at)
+            connected = state.keep(
+                await state.connect(
+                    trying, proving=True, timeout=GREETING_TIMEOUT if search.answered else None
+                )
+            )
+            if not fixed:
+                await _refuse_other(connected, trying)
         except DragomanError as error:
-            return _unanswered(state, error)
-        found = None if fixed else _shows_other(connected, trying)
-        if found is not None and found not in tried:
-            await connected.peer.aclose()
-            trying = found
+            if answered is None and not is_refusal(error):
+                return _unanswered(state, error)
+            # The first refusal says most: the program may speak that dialect, and something is
+            # wrong with it.
+            answered = answered or _answered(state, error, loop.time() - started_at)
+            if fixed or not search.go_on(error):
+                state.tried = (trying,) if fixed else tuple(search.tried)
+                return answered
+            trying = search.dialect
             continue
         state.first = connected
         state.dialect = trying
+        state.greeting = None
+        if search.answered:
+            state.remember_dialect(trying)
         seconds = round(connected.seconds, 3)
         return passed(f"answered after {seconds:.2f} s", handshake_seconds=seconds)
 
@@ -76,17 +78,14 @@ def _answered(state: Verification, error: DragomanError, seconds: float) -> Rung
     )
 
 
-def _shows_other(connected: ConnectedPeer, dialect: str) -> str | None:
-    """Another dialect that the answer shows, although this one accepted it."""
+async def _refuse_other(connected: ConnectedPeer, dialect: str) -> None:
+    """Raise `ProtocolMismatch` if the answer shows another dialect, although ACP accepted it."""
     if dialect != discovery.ACP:
-        return None
+        return
     found = discovery.of_text(connected.peer.client.hello)
-    return found if found in OPENERS and found != dialect else None
-
-
-def _wants_acp(error: DragomanError) -> bool:
-    """Whether the handshake was refused because it had no protocol version."""
-    return isinstance(error, RemoteError) and "protocolVersion" in f"{error.message} {error.data}"
+    if found is not None and found != dialect:
+        await connected.peer.aclose()
+        raise ProtocolMismatch(f"it speaks {found}", dialect=found)
 
 
 def _unanswered(state: Verification, error: DragomanError) -> RungFinding:
@@ -131,8 +130,14 @@ async def dialect(state: Verification) -> RungFinding:
         if isinstance(error, AuthRequired):
             # Nothing can be measured before the login, not even whether it is an agent.
             return failed(str(error), remedies.LOGIN)
+        if len(state.tried) == 1:
+            return failed(
+                f"it does not speak {state.tried[0]}: the greeting was answered with: {error}",
+                remedies.OTHER_DIALECT,
+            )
         return failed(
-            f"it speaks neither protocol: the handshake was answered with: {error}",
+            f"it speaks no known protocol ({', '.join(state.tried)} were tried): the first "
+            f"greeting was answered with: {error}",
             remedies.REFUSED,
         )
     assert state.first is not None

@@ -126,6 +126,10 @@ async def parallel(state: Verification) -> RungFinding:
         return warned(f"no second session: {error}", remedies.PARALLEL, parallel_sessions=False)
     if one.id == other.id:
         return warned("both have the same id", remedies.PARALLEL, parallel_sessions=False)
+    if peer.client.connection.settings.half_duplex:
+        return warned(
+            "its dialect allows one request at a time", remedies.PARALLEL, parallel_sessions=False
+        )
     if not (state.turns and state.held("echo")):
         return passed("two sessions are open at once", parallel_sessions=True)
     prompts = [fill(state.canaries.echo, token=token) for token in ("harbour", "lighthouse")]

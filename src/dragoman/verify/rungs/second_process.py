@@ -16,6 +16,7 @@ from typing import Final
 
 from dragoman.client.conversation import Peer
 from dragoman.dialects.acp.v1 import McpServerStdio
+from dragoman.dialects.discovery import ACP, CODEX
 from dragoman.errors import CallTimeout, DragomanError, Unsupported
 from dragoman.verify import canary_mcp_server, remedies
 from dragoman.verify.canary_prompts import NEVER, fill
@@ -78,7 +79,7 @@ async def _marked(state: Verification, mark: Path) -> bool:
 async def listing(state: Verification) -> RungFinding:
     peer = (await state.successor()).peer
     if peer.capabilities.list is False:
-        return passed("it does not say that it lists sessions", lists_sessions=False)
+        return passed(_cannot(peer, "list"), lists_sessions=False)
     try:
         async with asyncio.timeout(state.limits.session):
             seen = await _found(state, peer)
@@ -91,6 +92,13 @@ async def listing(state: Verification) -> RungFinding:
     return warned(
         "another process does not list the session", remedies.MEMORY, lists_sessions=False
     )
+
+
+def _cannot(peer: Peer, what: str) -> str:
+    """Why a peer is not asked to list, load or resume sessions."""
+    if peer.dialect in (ACP, CODEX):
+        return f"it does not say that it {what}s sessions"
+    return f"an agent of the dialect {peer.dialect} has no method to {what} sessions that is known"
 
 
 async def _found(state: Verification, peer: Peer) -> int:
@@ -108,7 +116,7 @@ async def _found(state: Verification, peer: Peer) -> int:
 async def load(state: Verification) -> RungFinding:
     peer = (await state.successor()).peer
     if peer.capabilities.load is False:
-        return passed("it does not say that it loads sessions", loads_sessions=False)
+        return passed(_cannot(peer, "load"), loads_sessions=False)
     if state.way.quirks.loads_next_minute and _in_its_first_minute(state):
         return skipped(
             "it was not asked, because it loses a session that is loaded in the minute in which it "
@@ -144,7 +152,7 @@ def _in_its_first_minute(state: Verification) -> bool:
 async def resume(state: Verification) -> RungFinding:
     peer = (await state.successor()).peer
     if peer.capabilities.resume is False:
-        return passed("it does not say that it resumes sessions", resumes_sessions=False)
+        return passed(_cannot(peer, "resume"), resumes_sessions=False)
     try:
         await _reopen(state, peer, "resume")
     except DragomanError as error:

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.agent import Agent, Turn
 from dragoman.agent.speech.base import DocumentSpeech
-from dragoman.agent.speech.choice import SPEECHES
+from dragoman.agent.speech.choice import SPEECHES, served_dialect
 from dragoman.errors import UsageError
 from tests.aio import aio
 from tests.fixtures.documents import load
@@ -72,7 +72,7 @@ async def test_nothing_we_know_is_answered_as_acp_would() -> None:
 
 @pytest.mark.parametrize("dialect", ["codex", "asked", ""])
 def test_an_agent_cannot_be_served_in_a_dialect_that_it_does_not_speak(dialect: str) -> None:
-    with pytest.raises(UsageError, match="name one of acp, oneshot, threads, tagged, keyed"):
+    with pytest.raises(UsageError, match="acp, oneshot, threads, tagged, keyed"):
         Agent("a", dialect=dialect)
 
 
@@ -169,3 +169,21 @@ async def test_what_proves_nothing_is_refused_as_in_acp() -> None:
         for body in bodies:
             assert (await client.refused("session/new", body))["code"] == -32602
         assert (await client.refused("session/prompt", {}))["code"] == -32602
+
+
+@pytest.mark.parametrize(
+    ("word", "dialect"), [("acp", "acp"), ("ASP", "threads"), ("app-server", "threads")]
+)
+def test_a_dialect_of_clients_is_named_by_the_words_of_its_document(
+    word: str, dialect: str
+) -> None:
+    assert served_dialect(word) == dialect
+
+
+@pytest.mark.parametrize(
+    ("word", "words"), [("codex", "name one of acp, oneshot"), ("kyed", "did you mean 'keyed'?")]
+)
+def test_a_dialect_in_which_no_client_is_served_is_refused(word: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        served_dialect(word)
+    assert words in str(caught.value)

@@ -143,6 +143,7 @@ async def meet(
     options: DocumentOptions | None = None,
     cache: Cache | None = None,
     program: Program | None = None,
+    prove: bool = False,
     workspace: str = "/project",
 ) -> AsyncIterator[tuple[DocumentPeer, FarAgent]]:
     """A peer and the agent at its other end."""
@@ -158,6 +159,7 @@ async def meet(
                 options=options or DocumentOptions(budgets=QUICK),
                 cache=cache,
                 program=program,
+                prove=prove,
             )
         async with peer:
             yield peer, agent

@@ -87,7 +87,8 @@ async def test_a_dead_concept_is_remembered_and_nothing_is_sent_for_it() -> None
     cache = MemoryCache()
     replies = {"session/list": refusing(-32601), "session/create": refusing(-32601)}
     async with meet("chained", replies, cache=cache, program=PROGRAM) as (peer, agent):
-        with pytest.raises(RemoteError):
+        names = "session/create, session/start, create_session, startSession"
+        with pytest.raises(RemoteError, match=f"knows none of {names}"):
             async with peer.session():
                 pass
         assert len(agent.methods) == 8

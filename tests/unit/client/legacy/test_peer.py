@@ -82,6 +82,9 @@ async def test_a_list_has_pages_and_its_messages_are_a_history() -> None:
         assert listed[1].updated_at == "2024-01-15T10:30:00Z"
         offsets = [m["params"]["offset"] for m in agent.heard]
         assert offsets == [0, 50]
+        # The dialect does not tell the folder of a session, so that all of them are listed.
+        assert [summary async for summary in peer.list_sessions("/project")] == listed
+        assert {summary.cwd for summary in listed} == {None}
         async with peer.session(load="session-uuid-124") as session:
             texts = [e.text for e in session.replayed if isinstance(e, model.MessageDelta)]
             assert texts == ["What is the capital of France?", "Paris"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,6 +11,9 @@ from msgspec import Raw
 from dragoman.catalogue.card import RungVerdict
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.conversation import Peer
+from dragoman.client.programs import launch_of, program_of
+from dragoman.dialects import discovery
+from dragoman.dialects.discovery import MemoryCache
 from dragoman.errors import (
     AuthRequired,
     CallTimeout,
@@ -37,12 +41,14 @@ class _Greeted(FakeClimb):
     """`answers` says what comes of a handshake in each dialect."""
 
     answers: dict[str, bytes | DragomanError]
-    tried: list[str]
+    greetings: list[str]
     closed: int
 
-    async def connect(self, dialect: str) -> ConnectedPeer:
-        self.tried.append(dialect)
-        answer = self.answers[dialect]
+    async def connect(
+        self, dialect: str, *, proving: bool = False, timeout: float | None = None
+    ) -> ConnectedPeer:
+        self.greetings.append(dialect)
+        answer = self.answers.get(dialect, RemoteError(-32602, f"not {dialect}"))
         if isinstance(answer, DragomanError):
             raise answer
 
@@ -60,7 +66,7 @@ def greeted(tmp_path: Path, answers: dict[str, bytes | DragomanError], **way: An
     climb = climbing(tmp_path, way=LaunchSpec(**{"command": ("x", "--acp"), **way}))
     climb.__class__ = _Greeted
     assert isinstance(climb, _Greeted)
-    climb.answers, climb.tried, climb.closed = answers, [], 0
+    climb.answers, climb.greetings, climb.closed = answers, [], 0
     return climb
 
 
@@ -96,7 +102,7 @@ async def test_the_same_launch_is_started_again_for_the_dialect_that_the_answer_
     shown = ProtocolMismatch("it speaks codex", dialect="codex")
     climb = greeted(tmp_path, {"acp": shown, "codex": b"{}"})
     assert (await handshake.handshake(climb)).verdict is RungVerdict.PASS
-    assert climb.tried == ["acp", "codex"]
+    assert climb.greetings == ["acp", "codex"]
     assert climb.dialect == "codex"
 
 
@@ -113,7 +119,7 @@ async def test_codex_words_that_want_a_version_lead_to_acp(tmp_path: Path) -> No
     refusal = RemoteError(-32602, "protocolVersion is missing")
     climb = greeted(tmp_path, {"codex": refusal, "acp": ACP}, command=("x", "app-server"))
     await handshake.handshake(climb)
-    assert climb.tried == ["codex", "acp"]
+    assert climb.greetings == ["codex", "acp"]
     assert climb.dialect == "acp"
 
 
@@ -122,8 +128,10 @@ async def test_a_dialect_that_was_named_is_the_only_one_tried(tmp_path: Path) ->
     shown = ProtocolMismatch("it speaks acp", dialect="acp")
     climb = greeted(tmp_path, {"codex": shown, "acp": ACP}, protocol="codex")
     await handshake.handshake(climb)
-    assert climb.tried == ["codex"]
-    assert (await handshake.dialect(climb)).verdict is RungVerdict.FAIL
+    assert climb.greetings == ["codex"]
+    finding = await handshake.dialect(climb)
+    assert (finding.verdict, finding.remedy) == (RungVerdict.FAIL, remedies.OTHER_DIALECT)
+    assert "does not speak codex" in finding.evidence
 
 
 @aio
@@ -136,7 +144,7 @@ async def test_two_dialects_that_point_at_each_other_are_given_up(tmp_path: Path
         },
     )
     await handshake.handshake(climb)
-    assert climb.tried == ["acp", "codex"]
+    assert climb.greetings == ["acp", "codex", "oneshot", "tagged", "keyed", "threads", "chained"]
     assert climb.first is None
 
 
@@ -170,20 +178,65 @@ async def test_the_ways_of_not_answering_are_told_apart(
 
 @aio
 async def test_a_peer_that_speaks_no_protocol_is_refused_with_what_it_said(tmp_path: Path) -> None:
-    climb = greeted(tmp_path, {"acp": RemoteError(-32601, "what?")})
+    climb = greeted(tmp_path, {"acp": RemoteError(-32600, "what?")})
     assert (await handshake.handshake(climb)).verdict is RungVerdict.PASS
     finding = await handshake.dialect(climb)
     assert (finding.verdict, finding.remedy) == (RungVerdict.FAIL, remedies.REFUSED)
-    assert "neither protocol" in finding.evidence and "what?" in finding.evidence
+    assert "no known protocol" in finding.evidence and "what?" in finding.evidence
+    assert "acp, oneshot, tagged, keyed, threads, chained were tried" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("refusal", "dialect", "greetings"),
+    [
+        (-32602, "oneshot", ["acp", "oneshot"]),
+        (-32602, "tagged", ["acp", "oneshot", "tagged"]),
+        (-32601, "threads", ["acp", "threads"]),
+        (-32601, "chained", ["acp", "threads", "chained"]),
+    ],
+)
+@aio
+async def test_a_peer_that_refuses_acp_is_greeted_in_the_other_dialects(
+    tmp_path: Path, refusal: int, dialect: str, greetings: list[str]
+) -> None:
+    cache = MemoryCache()
+    answers: dict[str, bytes | DragomanError] = {
+        "acp": RemoteError(refusal, "no"),
+        dialect: b"{}",
+    }
+    climb = greeted(tmp_path, answers, command=(sys.executable, "agent"))
+    climb.cache = cache
+    found = await handshake.handshake(climb)
+    assert (found.verdict, climb.dialect) == (RungVerdict.PASS, dialect)
+    assert climb.greetings == greetings
+    assert (await handshake.dialect(climb)).facts["dialect"] == dialect
+    program = program_of([sys.executable])
+    assert program is not None
+    key = discovery.dialect_concept(launch_of((sys.executable, "agent")))
+    assert cache.get(program, key) == dialect
+
+
+@aio
+async def test_a_greeting_that_makes_it_exit_is_followed_by_the_next(tmp_path: Path) -> None:
+    answers: dict[str, bytes | DragomanError] = {
+        "acp": RemoteError(-32602, "no"),
+        "oneshot": ProcessExited(exit_code=1),
+        "tagged": CallTimeout("initialize", 10),
+        "keyed": KEYED,
+    }
+    climb = greeted(tmp_path, answers)
+    assert (await handshake.handshake(climb)).verdict is RungVerdict.PASS
+    assert climb.dialect == "keyed"
 
 
 @aio
 async def test_a_version_that_nobody_speaks_is_not_taken_for_another_protocol(
     tmp_path: Path,
 ) -> None:
-    climb = greeted(tmp_path, {"acp": ProtocolMismatch("version 77")})
+    climb = greeted(tmp_path, {"acp": ProtocolMismatch("version 77", version="77")})
     climb.witness.greeting = b'{"result": {"protocolVersion": 77}}'
     await handshake.handshake(climb)
+    assert climb.greetings == ["acp"]
     assert (await handshake.dialect(climb)).remedy == remedies.VERSION
 
 
@@ -191,4 +244,5 @@ async def test_a_version_that_nobody_speaks_is_not_taken_for_another_protocol(
 async def test_a_login_before_the_first_word_is_asked_for(tmp_path: Path) -> None:
     climb = greeted(tmp_path, {"acp": AuthRequired()})
     await handshake.handshake(climb)
+    assert climb.greetings == ["acp"]
     assert (await handshake.dialect(climb)).remedy == remedies.LOGIN

@@ -197,6 +197,14 @@ async def test_without_turns_two_open_sessions_are_enough_and_nothing_is_prompte
 
 
 @aio
+async def test_a_dialect_with_one_request_at_a_time_is_not_parallel(tmp_path: Path) -> None:
+    climb = climbing(tmp_path)
+    climb.client.connection.settings.half_duplex = True
+    climb.act = lambda prompt, climb: pytest.fail("a prompt was sent")
+    assert (await open_session.parallel(climb)).facts == {"parallel_sessions": False}
+
+
+@aio
 async def test_a_second_prompt_that_cancels_the_first_is_not_parallel(tmp_path: Path) -> None:
     climb = climbing(tmp_path)
     ends = iter([told(), told(Result(Outcome.CANCELLED, "", "cancelled"))])
