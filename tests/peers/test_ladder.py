@@ -40,8 +40,17 @@ is called; the server is started all the same, or it is not."""
 
 LIMITS = LadderLimits(first_event=WAIT, silence=WAIT, tail=0.3, mcp_start=1.5)
 
-SOMETIMES = {"late_updates", "handshake_seconds"}
-"""Qwen tells its commands when it has found them, which may be in a turn or after it."""
+SOMETIMES = {"late_updates", "handshake_seconds", "notifications"}
+"""Qwen tells its commands when it has found them, which may be in a turn or after it; and which
+kinds of notifications come depends on what a model does."""
+
+METHODS = {
+    "create": "session/new",
+    "list": "session/list",
+    "load": "session/load",
+    "resume": "session/resume",
+    "prompt": "session/prompt",
+}
 
 USUAL: dict[str, Any] = {
     "authenticated": True,
@@ -71,6 +80,9 @@ USUAL: dict[str, Any] = {
     "survivors": 0,
     "dialect": "acp",
     "protocol_version": "1",
+    "methods": METHODS,
+    "required_params": {"session/new": ("cwd", "mcpServers")},
+    "optional_params": {"session/new": ()},
 }
 
 
@@ -103,6 +115,14 @@ CLIMBERS = [
             "unknown_session_code": -32600,
             "bad_params_code": -32600,
             "turn_ids": True,
+            "methods": {
+                "create": "thread/start",
+                "list": "thread/list",
+                "resume": "thread/resume",
+                "prompt": "turn/start",
+            },
+            "required_params": {"thread/start": ()},
+            "optional_params": {"thread/start": ("cwd",)},
         },
         {"codes", "terminals"},
         inherit=("FAKE_KEY",),
@@ -132,7 +152,7 @@ CLIMBERS = [
         {"codes", "mcp"},
         GEMINI,
         # It is not tried in the minute in which the session was begun.
-        sometimes={"loads_sessions"},
+        sometimes={"loads_sessions", "methods"},
     ),
     Climber(
         "qwen",
@@ -164,6 +184,9 @@ CLIMBERS = [
             "unknown_session_code": -32002,
             "bad_params_code": -32602,
             "errors_as_text": True,
+            "methods": {name: METHODS[name] for name in ("create", "list", "load", "prompt")},
+            "required_params": {"session/new": ("cwd",)},
+            "optional_params": {"session/new": ("mcpServers",)},
         },
         {"permission", "errors", "mcp"},
         COPILOT,
@@ -217,6 +240,9 @@ async def test_the_card_of_a_real_agent_says_what_is_known_of_it(
     assert {name: measured[name] for name in expected if name not in unsure} == {
         name: value for name, value in expected.items() if name not in unsure
     }
+    assert any("session/update" in name for name in measured["notifications"]) is (
+        measured["dialect"] == "acp"
+    )
     assert measured["loads_sessions"] in ({None, True} if "loads_sessions" in unsure else {True})
     warned = {rung.rung for rung in card.rungs if rung.verdict is RungVerdict.WARN}
     assert warned - {"late updates"} == climber.warnings
