@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_shell import Cli, Done, cli_in
+from tests.integration.cli_shell import Cli, Done, cli_in, warm_cli
 
 STRICT = str(Path(__file__).with_name("strict_agent.py"))
 
@@ -152,6 +152,31 @@ def test_none_of_the_names_of_a_method_is_said_at_the_first_call(cli: Cli) -> No
     assert done.code != 0
     names = "session/create, session/start, create_session, startSession"
     assert f"the agent knows none of {names}" in done.err
+
+
+@pytest.mark.parametrize("kind", ["asp", "asp-handshake"])
+def test_an_app_server_that_is_not_codex_is_found_and_run(cli: Cli, kind: str) -> None:
+    words = strict(cli, kind, "3", "app-server")
+    added = cli("peers", "add", "old", "--roles", "plan", "--no-turns", *words)
+    assert added.code == 0, added.out + added.err
+    assert cli("run", "old", "hello", "--format", "quiet").out == "strict words\n"
+    assert cli("run", "hello", "--format", "quiet", *words).out == "strict words\n"
+
+
+def test_a_broker_uses_what_was_found_out_and_keeps_what_it_finds_out() -> None:
+    with warm_cli() as cli:
+        folder = cli.home / "config_home" / "peers"
+        folder.mkdir(parents=True)
+        command = json.dumps(strict(cli, "chained")[1:])
+        text = f'name = "old"\ntitle = "Old"\nroles = ["plan"]\n[[launch]]\ncommand = {command}\n'
+        (folder / "old.toml").write_text(text)
+        for starts in (3, 1):
+            said = cli("run", "old", "hello", "--format", "quiet")
+            assert (said.code, said.out) == (0, "strict words\n"), said.err
+            assert cli("broker", "stop", "--all").code == 0
+            words = asked(cli)
+            assert words.count("started") == starts
+        assert words == ["started", CHAIN["create"], CHAIN["prompt"]]
 
 
 def test_a_program_that_changed_its_dialect_is_found_out_again(cli: Cli, tmp_path: Path) -> None:

@@ -56,6 +56,9 @@ async def open_peer(
     await check_runtime(launch, {**os.environ, **env})
     spoken = dialect_of(launch, options)
     target = list(launch.command) if launch.command is not None else str(launch.address)
+    cache = options.cache
+    if cache is None:
+        cache = found_before(spoken, find_paths().cache)
     options = structs.replace(
         options,
         dialect=spoken,
@@ -63,7 +66,7 @@ async def open_peer(
         env=env,
         inherit=(*launch.inherit, *options.inherit),
         max_line_size=line_size_of(launch, options),
-        cache=options.cache or found_before(spoken, find_paths().cache),
+        cache=cache,
         details={**options_of(launch, spoken, options.permit), **(options.details or {})},
     )
     async with connect(target, options, workspace=workspace) as peer:
