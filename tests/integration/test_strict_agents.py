@@ -131,6 +131,17 @@ def test_the_sessions_of_a_dialect_without_folders_are_listed(cli: Cli) -> None:
     assert everywhere.out == listed.out
 
 
+def test_an_agent_that_cannot_list_its_sessions_is_told_apart_from_one_that_has_none(
+    cli: Cli,
+) -> None:
+    added = cli("peers", "add", "old", "--roles", "plan", "--no-turns", *strict(cli, "keyed"))
+    assert added.code == 0, added.out + added.err
+    assert "it refused the greeting of acp" in added.out
+    listed = cli("sessions", "list", "old", "--cold")
+    assert listed.code == 0
+    assert "old does not list its own sessions" in listed.err
+
+
 @pytest.mark.parametrize(
     ("kind", "needs"),
     [

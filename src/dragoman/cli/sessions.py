@@ -140,6 +140,8 @@ def list_command(
         from dragoman.cli.session_actions import ask_for_sessions
 
         told = ask_for_sessions(peer, cwd=cwd, cold=cold, everywhere=everywhere)
+        if told is None and format is ListFormat.TEXT:
+            put_err(f"{peer} does not list its own sessions; only those stored here are shown.\n")
     listed = [
         each
         for each in merge(records, told, peer=peer or "")

@@ -66,7 +66,9 @@ async def handshake(state: Verification) -> RungFinding:
         if search.answered:
             state.remember_dialect(trying)
         seconds = round(connected.seconds, 3)
-        return passed(f"answered after {seconds:.2f} s", handshake_seconds=seconds)
+        before = ", ".join(search.tried[:-1])
+        refused = f"; it refused the greeting of {before}" if before else ""
+        return passed(f"answered after {seconds:.2f} s{refused}", handshake_seconds=seconds)
 
 
 def _answered(state: Verification, error: DragomanError, seconds: float) -> RungFinding:
