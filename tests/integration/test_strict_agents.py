@@ -6,6 +6,7 @@ They are written without dragoman (`strict_agent.py`) and log what they are aske
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -228,6 +229,44 @@ def test_an_unknown_dialect_is_refused_with_the_nearest_before_anything_is_start
     assert done.code == 2
     assert "codex (the Codex app-server), or threads" in done.err
     assert not log_of(cli).exists()
+
+
+def test_clients_are_served_in_a_dialect_that_is_named_by_the_word_of_its_document(
+    cli: Cli,
+) -> None:
+    start = '{"jsonrpc":"2.0","id":1,"method":"threadStart","params":{"service_name":"x"}}\n'
+    served = cli.child("serve", "acp", "--dialect", "ASP", stdin=start)
+    assert '"threadId"' in served.out, served.err
+    refused = cli.child("serve", "acp", "--dialect", "kyed")
+    assert refused.code == 2 and "did you mean 'keyed'?" in refused.err
+
+
+def test_the_gateway_takes_the_words_of_the_documents_too(cli: Cli) -> None:
+    gateway = [sys.executable, "-m", "dragoman.gateway", "--dialect"]
+    hello = {"protocolVersion": 1, "clientCapabilities": {}}
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
+    for word in ("asp", "auto"):
+        done = subprocess.run(
+            [*gateway, word, *strict(cli, "asp")],
+            input=f"{line}\n",
+            env=cli.env,
+            cwd=cli.cwd,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert '"protocolVersion":1' in done.stdout, done.stderr
+    done = subprocess.run(
+        [*gateway, "theads", *strict(cli, "asp")],
+        input=f"{line}\n",
+        env=cli.env,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 1 and "did you mean 'threads'?" in done.stderr
 
 
 def test_a_dialect_that_is_named_wrongly_is_told_with_the_option(cli: Cli) -> None:

@@ -27,6 +27,7 @@ from dragoman.errors import (
     Unsupported,
     UsageError,
 )
+from dragoman.errors.base import shown
 
 ACP: Final = "acp"
 CODEX: Final = "codex"
@@ -81,6 +82,8 @@ def dialect_named(word: str, known: Iterable[str] = DIALECTS) -> str:
     Raises `UsageError` for a word that means none, or more than one.
     """
     names = list(known)
+    if not isinstance(word, str):
+        raise UsageError(f"a dialect is named by text, not by {word!r}")
     if word in names:
         return word
     plain = "-".join(word.strip().lower().replace("_", "-").split())
@@ -91,7 +94,7 @@ def dialect_named(word: str, known: Iterable[str] = DIALECTS) -> str:
         return meant[0]
     if meant:
         either = ", or ".join(f"{name} ({DIALECTS[name]})" for name in meant)
-        raise UsageError(f"the dialect {word!r} may mean two: name {either}")
+        raise UsageError(f"the dialect {shown(word)} may mean two: name {either}")
     from difflib import get_close_matches  # Only a mistake needs it.
 
     # Our own names first: a slip in one is more likely than one in a word of a document.
@@ -100,7 +103,7 @@ def dialect_named(word: str, known: Iterable[str] = DIALECTS) -> str:
         repr(each) for name in close for each in OTHER_WORDS.get(name, (name,)) if each in names
     ]
     hint = f"did you mean {' or '.join(near)}? " if near else ""
-    raise UsageError(f"there is no dialect {word!r}; {hint}there are {', '.join(names)}")
+    raise UsageError(f"there is no dialect {shown(word)}; {hint}there are {', '.join(names)}")
 
 
 class Program(Struct, frozen=True):

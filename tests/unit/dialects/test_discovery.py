@@ -249,6 +249,14 @@ def test_a_word_that_means_no_dialect_is_answered_with_the_nearest(word: str, wo
     assert words in str(caught.value)
 
 
+def test_a_word_that_is_no_name_at_all_is_refused_in_few_words() -> None:
+    with pytest.raises(UsageError, match="named by text, not by 7"):
+        discovery.dialect_named(7)  # type: ignore[arg-type]
+    with pytest.raises(UsageError) as caught:
+        discovery.dialect_named("x" * 100_000)
+    assert len(str(caught.value)) < 500
+
+
 def test_a_dialect_that_was_registered_is_named_like_the_others() -> None:
     assert discovery.dialect_named("latin", [*discovery.DIALECTS, "latin"]) == "latin"
 
