@@ -84,8 +84,17 @@ class Installed:
     @property
     def env(self) -> dict[str, str]:
         path = os.pathsep.join([str(self.bin), "/usr/bin", "/bin"])
-        runtime = str(self.home / "run")
-        return {"HOME": str(self.home), "PATH": path, "DRAGOMAN_RUNTIME_DIR": runtime}
+        return {"HOME": str(self.home), "PATH": path, "DRAGOMAN_RUNTIME_DIR": self.runtime}
+
+    @property
+    def runtime(self) -> str:
+        return str(self.home / "run")
+
+    def ask_over_acp(self, prompt: str) -> Done:
+        """Ask scout through `dragoman serve acp`."""
+        # An agent gets a base environment only, and its broker is to be one of those here.
+        server = ("env", f"DRAGOMAN_RUNTIME_DIR={self.runtime}", "dragoman", "serve", "acp")
+        return self("dragoman", "run", prompt, "--", *server, "--peer", "scout")
 
     def __call__(self, program: str, *words: str) -> Done:
         done = subprocess.run(
@@ -132,7 +141,8 @@ def alone(wheel: Path) -> Iterator[Installed]:
         try:
             yield installed
         finally:
-            installed("dragoman", "broker", "stop", "--all")
+            stopped = installed("dragoman", "broker", "stop", "--all")
+            assert stopped.code == 0, stopped.err
 
 
 @pytest.fixture
@@ -188,8 +198,7 @@ def test_every_command_has_help(alone: Installed) -> None:
 
 
 def test_acp_is_served_without_an_extra(alone: Installed) -> None:
-    server = ("dragoman", "serve", "acp", "--peer", "scout")
-    done = alone("dragoman", "run", "where is greet defined?", "--", *server)
+    done = alone.ask_over_acp("where is greet defined?")
     assert done.code == 0, done.err
     assert "`greet` is defined in `greeting.py:1`" in done.out
 
@@ -202,10 +211,7 @@ def test_what_an_extra_is_for_says_how_to_install_it(alone: Installed) -> None:
 
 @aio
 async def test_both_servers_run_with_the_extras(extended: Installed) -> None:
-    server = ("dragoman", "serve", "acp", "--peer", "scout")
-    done = await asyncio.to_thread(
-        extended, "dragoman", "run", "where is greet defined?", "--", *server
-    )
+    done = await asyncio.to_thread(extended.ask_over_acp, "where is greet defined?")
     assert done.code == 0 and "`greet` is defined in" in done.out, done.err
     parameters = StdioServerParameters(
         command=str(extended.bin / "dragoman"),
