@@ -1,8 +1,21 @@
 """The interpreter between coding agents: drive any of them, or be one.
 
-What most programs need. Each name is loaded from its package when it is first used, so that `import
-dragoman` costs next to nothing and loads no event loop. `__init__.pyi` has the same names for
-editors and type checkers. The packages and the rules between them are in ARCHITECTURE.md.
+    async with dragoman.connect("gemini") as peer, peer.session() as session:
+        result = await session.ask("hello")
+
+    done = await dragoman.delegate("review", "the last commit")
+
+connect, connect_sync            talk with an agent; each answer is a Result
+delegate                         let dragoman choose the agent; the answer is a Delegation
+Budgets                          how long to wait for what
+Answer, Question, approve_reads  decide what an agent may do
+events                           what happens in a turn, such as events.MessageDelta
+errors, DragomanError            what can go wrong
+Agent, Turn                      write an agent
+acp                              the values of the Agent Client Protocol
+
+Each name is loaded from its package when it is first used, so `import dragoman` costs next to
+nothing and loads no event loop. `__init__.pyi` has the same names for editors and type checkers.
 """
 
 from dragoman.version import __version__ as __version__

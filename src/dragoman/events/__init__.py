@@ -22,6 +22,8 @@ else:
         return {name: getattr(home, name) for home in homes for name in home.__all__}
 
     def __getattr__(name: str) -> object:
+        if name == "__all__":
+            return sorted(_names())
         # A module of this package is looked up here, too, before it is imported.
         if name[0].isupper() and name in (names := _names()):
             globals().update(names)
