@@ -1,7 +1,7 @@
 """Turn the messages of an ACP connection into numbered events.
 
 Covers what belongs to no turn: handshake, responses, service requests, elicitations, unknown
-messages and the end of the connection. `peer` makes the events of open sessions. Every received
+messages and the end of the connection. `session` makes the events of open sessions. Every received
 line is the `raw` of at least one event, in wire order.
 """
 
@@ -10,11 +10,12 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from dragoman.client.acp.client import AcpClient
+from dragoman.client.acp.session import Session
 from dragoman.client.base import EventFeed
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
@@ -26,13 +27,6 @@ from dragoman.rpc import Call
 from dragoman.wire import messages
 
 
-class OpenedSessionAnswer(Protocol):
-    """A session whose answer is being read right now."""
-
-    def announce(self, how: str, line: bytes | None) -> None:
-        """Say that the session is there, and what its settings are."""
-
-
 class EventSource(EventFeed):
     """The events of one connection. It watches a client from before its handshake."""
 
@@ -41,7 +35,7 @@ class EventSource(EventFeed):
         self._client = client
         self._requests = itertools.count(1)
         self._told: bytes | None = None
-        self.opened: OpenedSessionAnswer | None = None
+        self.opened: Session | None = None
         """The session that the answer which is being read opens."""
         self.early_told: Counter[str] = Counter()
         """How many updates were told for sessions that are not open yet."""
@@ -105,19 +99,23 @@ class EventSource(EventFeed):
     # -- what the client's handlers tell
 
     def heard(self, method: str, line: bytes, reason: str) -> None:
+        """Something came that has no meaning here; `method` is empty for no message."""
         self.emit_unknown(method, line, reason)
 
     def early(self, message: acp.SessionNotification, line: bytes) -> None:
+        """An update came for a session that is not open yet. It is delivered again when it is."""
         self.early_told[message.session_id] += 1
         for event in translate.of_update(message.update, self.place(message.session_id), line):
             self.emit(event)
 
     def served(self, method: str, session_id: str, line: bytes) -> None:
+        """A file or a terminal is asked for."""
         self.emit(translate.of_service(method, self.place(session_id), line))
 
     def elicited(
         self, request: acp.ElicitationForm | acp.ElicitationUrl, line: bytes
     ) -> Callable[[str], None]:
+        """The user is asked something; what is returned is told the action that answers it."""
         place = self.place(request.session_id)
         # A page is finished by a notification that knows only the name the agent gave it.
         if isinstance(request, acp.ElicitationUrl):
@@ -133,6 +131,7 @@ class EventSource(EventFeed):
         return answered
 
     def url_done(self, elicitation_id: str, line: bytes) -> None:
+        """The user is done with a page."""
         base = self.no_session.base(acp.ELICITATION_COMPLETE.name, line)
         self.emit(model.InputAnswered(*base, elicitation_id, "completed"))
 

@@ -40,6 +40,7 @@ from dragoman.wire.messages import UNDECODABLE, Notification, Request
 from dragoman.wire.peer import Noise, Stray
 
 if TYPE_CHECKING:
+    from dragoman.client.acp.event_source import EventSource
     from dragoman.client.acp.options import ClientOptions
     from dragoman.client.acp.session import Session
     from dragoman.client.acp.turn import Turn
@@ -79,28 +80,6 @@ class Extension(Protocol):
         """Hear a notification."""
 
 
-class CallWatch(Protocol):
-    """Sees everything that comes in, besides updates and permissions of open sessions: those are
-    seen by the sessions themselves."""
-
-    def heard(self, method: str, line: bytes, reason: str) -> None:
-        """Something came that nobody here has a use for; `method` is empty for no message."""
-
-    def early(self, message: acp.SessionNotification, line: bytes) -> None:
-        """An update came for a session that is not open yet. It is delivered again when it is."""
-
-    def served(self, method: str, session_id: str, line: bytes) -> None:
-        """A file or a terminal is asked for."""
-
-    def elicited(
-        self, request: acp.ElicitationForm | acp.ElicitationUrl, line: bytes
-    ) -> Callable[[str], None]:
-        """The user is asked something; what is returned is told the action that answers it."""
-
-    def url_done(self, elicitation_id: str, line: bytes) -> None:
-        """The user is done with a page."""
-
-
 class InboundHandlers:
     """The handlers of a client's connection."""
 
@@ -118,7 +97,8 @@ class InboundHandlers:
         self.elsewhere: Elsewhere | None = None
         self.between: Callable[[str, Raw], bool] | None = None
         """Takes notifications of who is between us and the agent."""
-        self.watch: CallWatch | None = None
+        self.watch: EventSource | None = None
+        """Makes events of what comes in, besides the updates and permissions of open sessions."""
         self.early: EarlyMessages[tuple[acp.SessionUpdate, bytes]] = EarlyMessages(
             lambda early: self._complain(Noise(early[1], _UNKNOWN))
         )

@@ -10,9 +10,12 @@ import pytest
 
 from dragoman.client.acp import ClientOptions
 from dragoman.client.acp import session as session_module
+from dragoman.client.acp.peer import AcpPeer
+from dragoman.client.acp.session import Prompt
 from dragoman.client.budgets import Budgets
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import CallTimeout, SessionUnusable
+from dragoman.events import model, parts
 from tests.aio import aio
 from tests.unit.client.acp.agent_side import (
     CWD,
@@ -362,3 +365,47 @@ def test_an_agent_side_says_what_real_agents_say() -> None:
     for update in history("q", "a"):
         message = {"sessionId": "s1", "update": update}
         assert not isinstance(acp.convert(message, acp.SessionNotification).update, acp.Unknown)
+
+
+# -- one session for both
+
+
+@aio
+async def test_a_prompt_takes_blocks_of_events_and_of_the_protocol_whatever_it_gives() -> None:
+    given: Prompt = [parts.Text("one"), acp.ResourceLink(uri="file:///a", name="a")]
+    for events in (False, True):
+        async with driven() as (client, agent):
+            if events:
+                AcpPeer(client, CWD)
+            session = await client.new_session(CWD)
+            async with session.prompt(given) as turn:
+                prompt = await agent.expect("session/prompt")
+                assert [block["type"] for block in prompt["params"]["prompt"]] == [
+                    "text",
+                    "resource_link",
+                ]
+                agent.update(chunk("a"))
+                agent.answer(prompt, {"stopReason": "end_turn"})
+                items = [item async for item in turn]
+            assert turn.result.text == "a"
+            if events:
+                started, said, ended = items
+                assert started.prompt == (parts.Text("one"), parts.Link("file:///a", "a"))
+                assert (said.text, ended.stop) == ("a", "end_turn")
+            else:
+                assert [type(item) for item in items] == [acp.AgentMessageChunk]
+
+
+@aio
+async def test_history_is_what_the_session_gives() -> None:
+    for events in (False, True):
+        async with driven(capabilities={"loadSession": True}) as (client, agent):
+            if events:
+                AcpPeer(client, CWD)
+            async with asyncio.TaskGroup() as tasks:
+                loading = tasks.create_task(client.load_session("s1", CWD))
+                asked = await agent.expect("session/load")
+                agent.update(chunk("old"))
+                agent.answer(asked, {})
+            (item,) = loading.result().replayed
+            assert isinstance(item, model.MessageDelta if events else acp.AgentMessageChunk)
