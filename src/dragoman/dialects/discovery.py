@@ -27,7 +27,7 @@ from dragoman.errors import (
     Unsupported,
     UsageError,
 )
-from dragoman.errors.base import shown
+from dragoman.errors.usage import shown
 
 ACP: Final = "acp"
 CODEX: Final = "codex"
