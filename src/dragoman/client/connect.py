@@ -40,6 +40,7 @@ from dragoman.client.programs import (
 from dragoman.dialects import discovery
 from dragoman.dialects.discovery import ACP, Program
 from dragoman.errors import (
+    ConnectionLost,
     DragomanError,
     HandshakeFailed,
     ProtocolMismatch,
@@ -157,7 +158,8 @@ async def _open(source: StreamSource, workspace: Path, options: ConnectOptions) 
         try:
             return await _shake_hands(source, workspace, options, known, proving=known == ACP)
         except DragomanError as error:
-            if not discovery.is_refusal(_plain(error)):
+            plain = _plain(error)
+            if not (discovery.is_refusal(plain) or isinstance(plain, ConnectionLost)):
                 raise
             # It speaks another dialect by now, which is found out again.
     search = discovery.DialectSearch(source.launch)

@@ -164,6 +164,7 @@ class Verification:
             dialect=dialect,
             workspace=where.workspace,
             options=ConnectOptions(
+                dialect=way.protocol,
                 permit=self._decide,
                 guard=self._guard if descriptor and descriptor.enforcement.files else None,
                 budgets=budgets,

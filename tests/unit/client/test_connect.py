@@ -21,6 +21,7 @@ from dragoman.dialects import discovery
 from dragoman.dialects.discovery import MemoryCache
 from dragoman.errors import (
     CallTimeout,
+    ConnectionEnded,
     HandshakeFailed,
     ProtocolMismatch,
     RemoteError,
@@ -169,6 +170,22 @@ async def test_a_program_that_speaks_something_else_by_now_is_found_out_again(ta
     assert fake.tried == ["oneshot", "acp"]
     await found(fake, "x", cache=cache)
     assert fake.tried == ["oneshot", "acp", "acp"]
+    fake = table(acp=ConnectionEnded())
+    with pytest.raises(HandshakeFailed):
+        await found(fake, "x", cache=cache)
+    assert fake.tried == ["acp", "acp"]
+
+
+@aio
+async def test_a_known_dialect_that_is_not_answered_is_not_followed_by_a_search(
+    table: Any,
+) -> None:
+    cache = MemoryCache()
+    await found(table(acp=RemoteError(-32602, "no"), oneshot=Spoken()), "x", cache=cache)
+    fake = table(oneshot=CallTimeout("initialize", 30))
+    with pytest.raises(HandshakeFailed):
+        await found(fake, "x", cache=cache)
+    assert fake.tried == ["oneshot"]
 
 
 @aio
