@@ -191,6 +191,23 @@ def test_a_broker_uses_what_was_found_out_and_keeps_what_it_finds_out() -> None:
         assert words == ["started", CHAIN["create"], CHAIN["prompt"]]
 
 
+def test_the_names_of_a_named_dialect_are_not_asked_for_again(cli: Cli) -> None:
+    words = ("run", "hello", "--format", "quiet", "--dialect", "chained", *strict(cli, "chained"))
+    assert cli(*words).out == "strict words\n"
+    assert "session/list" in asked(cli)
+    assert cli(*words).out == "strict words\n"
+    assert asked(cli) == ["started", CHAIN["create"], CHAIN["prompt"]]
+
+
+def test_a_card_of_another_dialect_than_the_descriptors_is_not_kept(cli: Cli) -> None:
+    added = cli("peers", "add", "old", "--roles", "plan", "--no-turns", *strict(cli, "asp"))
+    assert added.code == 0, added.out + added.err
+    tried = cli("peers", "verify", "old", "--no-turns", "--dialect", "oneshot")
+    assert tried.code == 10 and "its descriptor says that it speaks threads" in tried.err
+    card = json.loads(cli("peers", "show", "old", "--format", "json").out)["card"]
+    assert card["facts"]["dialect"] == "threads"
+
+
 def test_a_program_that_changed_its_dialect_is_found_out_again(cli: Cli, tmp_path: Path) -> None:
     agent = tmp_path / "agent.py"
     source = Path(STRICT).read_text()

@@ -181,6 +181,8 @@ def verify_command(
         # Its card is about what its descriptor says that it speaks.
         keep = launch.protocol == known.protocol or known.protocol == AUTO
         card = _measure(launch, name, place, turns, timeout, format, keep=keep)
+        if not keep and format is ListFormat.TEXT:
+            put_err(f"Its card is not kept: its descriptor says that it speaks {known.protocol}.\n")
         if card.facts.echo:
             from dragoman.store.peer_recovery import note_success
 
