@@ -210,7 +210,7 @@ async def test_a_client_that_is_killed_leaves_neither_bridge_nor_agent(tmp_path:
             async for event in turn:
                 if isinstance(event, model.MessageDelta):
                     break
-            os.kill(peer.client.connection._stream.pid, signal.SIGKILL)
+            os.kill(peer.client.connection.stream.pid, signal.SIGKILL)
             result = await turn.wait()
     assert result.outcome is Outcome.CRASHED
 

@@ -123,6 +123,21 @@ async def test_the_official_client_completes_turns(cli: Cli, way: str, dialect: 
         assert client.asked == (["Edit c.py"] * 2 if dialect == "keyed" else [])
 
 
+@pytest.mark.parametrize("way", [GATEWAY])
+@aio
+async def test_an_agent_whose_handshake_shows_nothing_is_found_behind_the_gateway(
+    cli: Cli, way: str
+) -> None:
+    bare = "initialize=initialized_bare session/new=opened_bare"
+    words = argv(cli, way, "keyed", f"{bare} {GOOD['keyed'][0]}")
+    del words[words.index("--dialect") : words.index("--")]
+    async with editor(cli, words) as (client, agent, session):
+        answer = await agent.prompt(session, [sdk.text_block("hello")])
+        assert answer.stop_reason == "end_turn"
+        assert client.text() == "Looking further"
+        assert client.asked == ["Edit c.py"]
+
+
 @pytest.mark.parametrize("way", [GATEWAY, COLD])
 @pytest.mark.parametrize("dialect", BAD)
 @aio

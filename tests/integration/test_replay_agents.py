@@ -93,14 +93,15 @@ def cli(tmp_path: Path) -> Cli:
     return cli_in(tmp_path)
 
 
-def run(cli: Cli, case: Case) -> tuple[Done, list[Any]]:
-    """The command, and what its agent got."""
+def run(cli: Cli, case: Case, *, named: bool = True) -> tuple[Done, list[Any]]:
+    """The command, and what its agent got; without its dialect named, if it is to be found."""
     log = cli.home / "log"
     options = case.options or ("--approve-all",)
     agent = [sys.executable, AGENT, str(log), case.dialect, *case.turn.split()]
     done = cli(
         *("run", "What is the capital of France?", "--format", "json", *options),
-        *("--dialect", case.dialect, "--", *agent),
+        *(("--dialect", case.dialect) if named else ()),
+        *("--", *agent),
     )
     return done, [json.loads(line) for line in log.read_text().splitlines()]
 
@@ -145,6 +146,25 @@ def test_the_requests_of_an_agent_are_answered_as_its_document_says(cli: Cli) ->
     content = {"content": "return\n"}
     assert answers == [once, once, None, content, content]
     assert (cli.cwd / "c.py").read_text() == "return\n"
+
+
+def test_an_agent_whose_handshake_shows_nothing_is_driven_without_its_dialect_named(
+    cli: Cli,
+) -> None:
+    (cli.cwd / "c.py").write_text("pass\n")
+    bare = "initialize=initialized_bare session/new=opened_bare"
+    turn = "chunk tool plan mode everything permission write read end_turn"
+    done, heard = run(cli, Case("keyed", f"{bare} {turn}"), named=False)
+    events = [json.loads(line) for line in done.out.splitlines()]
+    assert done.code == 0, done.err
+    assert (events[-1]["outcome"], events[-1]["text"]) == ("ok", "Looking further")
+    kinds = {event["type"] for event in events}
+    assert {"ToolChanged", "FilesChanged", "PlanSet", "PermissionAsked"} <= kinds
+    (prompt,) = [line["params"] for line in heard if line.get("method") == "session/prompt"]
+    said = [{"type": "text", "text": "What is the capital of France?"}]
+    assert (prompt["content"], prompt["prompt"]) == (said, said)
+    answers = [line["result"] for line in heard if "method" not in line]
+    assert answers == [{"decision": "once"}, None, {"content": "return\n"}]
 
 
 def test_a_denied_permission_is_a_rejection(cli: Cli) -> None:

@@ -273,11 +273,20 @@ class PlannedHandshake(Struct, frozen=True, kw_only=True):
 
 
 def _acp(plan: PlannedHandshake) -> Opener:
+    from dragoman.client.acp.keyed_translation import KeyedStream
     from dragoman.client.acp.options import ClientOptions
     from dragoman.client.acp.peer import open_peer
 
     options = plan.options_of(ClientOptions)
-    return lambda stream: open_peer(stream, plan.workspace, options, launch=plan.launch)
+    # Only a dialect that was found out may still turn out another one.
+    guessed = plan.options.dialect == AUTO
+
+    def opener(stream: Stream) -> Awaitable[Peer]:
+        if guessed:
+            stream = KeyedStream(stream, options.max_line_size)
+        return open_peer(stream, plan.workspace, options, launch=plan.launch)
+
+    return opener
 
 
 def _codex(plan: PlannedHandshake) -> Opener:

@@ -161,7 +161,7 @@ class Connection(Requester, Responder):
     @property
     def stream(self) -> Stream:
         """What carries the conversation. Only to be looked at: it is read and written here."""
-        return self._stream
+        return self._stream.carrier
 
     @property
     def failure(self) -> ConnectionLost | None:

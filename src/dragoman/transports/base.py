@@ -46,6 +46,11 @@ class Stream(abc.ABC):
     from the thread of the event loop.
     """
 
+    @property
+    def carrier(self) -> Stream:
+        """The stream that carries the bytes; another one if this only changes them on the way."""
+        return self
+
     @abc.abstractmethod
     def start(self, receiver: Receiver) -> None:
         """Begin delivery. Once only."""

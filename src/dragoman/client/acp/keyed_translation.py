@@ -1,0 +1,301 @@
+"""A stream to an agent that may speak the keyed dialect although its handshake looks like ACP.
+
+All capabilities of the keyed dialect are optional, so that an agent without any answers
+`initialize` as one of ACP may. A prompt to such an agent has the fields of both dialects, and what
+the agent says decides: an update of ACP ends the translation, one of the keyed dialect is
+translated to ACP, and so is everything behind it. Streams to other agents are left alone after the
+handshake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.legacy.keyed import shapes
+from dragoman.errors import ConnectionLost
+from dragoman.transports.base import Receiver, Stream
+from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
+from dragoman.wire.messages import UNDECODABLE
+
+_OPENINGS: Final = frozenset({shapes.NEW, shapes.LOAD})
+_OPTIONS: Final = [
+    {"optionId": "once", "name": "Allow once", "kind": "allow_once"},
+    {"optionId": "always", "name": "Always allow", "kind": "allow_always"},
+    {"optionId": "reject", "name": "Reject", "kind": "reject_once"},
+]
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class KeyedStream(Stream):
+    """Wraps the stream to an agent, which is its `carrier`."""
+
+    def __init__(self, inner: Stream, max_line_size: int | None = None) -> None:
+        self._inner = inner
+        self._limit = max_line_size or DEFAULT_MAX_LINE_SIZE
+        self._receiver: Receiver | None = None
+        self._translation: KeyedTranslation | None = KeyedTranslation()
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    @property
+    def carrier(self) -> Stream:
+        return self._inner.carrier
+
+    # -- what the agent sends
+
+    def start(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._inner.start(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._translation is None:
+            assert self._receiver is not None
+            self._receiver.data_received(data)
+            return
+        self._parts.append(data)
+        self._size += len(data)
+        if b"\n" in data:
+            self._take_lines()
+        elif self._size > self._limit:
+            # Too long for a message: the connection says so.
+            self._leave(b"".join(self._parts))
+
+    def _take_lines(self) -> None:
+        assert self._receiver is not None and self._translation is not None
+        rest = b"".join(self._parts)
+        self._parts, self._size = [], 0
+        passed: list[bytes] = []
+        while not self._translation.over:
+            line, newline, behind = rest.partition(b"\n")
+            if not newline:
+                break
+            passed += self._translation.from_agent(line)
+            rest = behind
+        if self._translation.over:
+            self._leave(b"".join(line + b"\n" for line in passed) + rest)
+            return
+        self._parts, self._size = [rest], len(rest)
+        if passed:
+            self._receiver.data_received(b"".join(line + b"\n" for line in passed))
+
+    def _leave(self, data: bytes) -> None:
+        """There is nothing to translate: hand on everything from here on."""
+        assert self._receiver is not None
+        self._translation = None
+        self._parts = []
+        if data:
+            self._receiver.data_received(data)
+
+    def stream_ended(self, failure: ConnectionLost) -> None:
+        assert self._receiver is not None
+        if rest := b"".join(self._parts):
+            self._parts = []
+            self._receiver.data_received(rest)
+        self._receiver.stream_ended(failure)
+
+    # -- what the client sends
+
+    def write(self, data: bytes) -> None:
+        if self._translation is not None:
+            lines = data.split(b"\n")[:-1]
+            data = b"".join(self._translation.from_client(line) + b"\n" for line in lines)
+        self._inner.write(data)
+
+    @property
+    def unsent_size(self) -> int:
+        return self._inner.unsent_size
+
+    async def drain(self) -> None:
+        await self._inner.drain()
+
+    def pause_reading(self) -> None:
+        self._inner.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._inner.resume_reading()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class KeyedTranslation:
+    """Translates the messages of one connection, as long as it is not `over`."""
+
+    def __init__(self) -> None:
+        self.over = False
+        """Whether the agent turned out to speak ACP."""
+        self._greeted = False
+        self._keyed = False
+        self._opening: set[Any] = set()
+        """The ids of requests that open a session."""
+        self._answers: dict[Any, Callable[[Any], Any]] = {}
+        """How the answers to requests of the agent are spelled in the keyed dialect."""
+        self._tools: set[str] = set()
+
+    # -- from the agent
+
+    def from_agent(self, line: bytes) -> list[bytes]:
+        message = _decode(line)
+        if message is None:
+            return [line]
+        params = message.get("params")
+        if "method" not in message:
+            return [self._answered(message, line)]
+        if not isinstance(params, dict):
+            return [line]
+        match message["method"]:
+            case shapes.UPDATE if "update" in params:
+                self.over = not self._keyed
+            case shapes.UPDATE:
+                return [_encode({**message, "params": each}) for each in self._updates(params)]
+            case shapes.PERMISSION if "options" not in params:
+                self._keyed = True
+                self._answers[message.get("id")] = _decision
+                return [_encode({**message, "params": _question(params)})]
+            case shapes.TERMINAL_CREATE:
+                return [_encode({**message, "params": _terminal(params)})]
+            case shapes.TERMINAL_OUTPUT if self._keyed:
+                self._answers[message.get("id")] = _output
+            case shapes.WRITE if self._keyed:
+                self._answers[message.get("id")] = lambda result: None
+        return [line]
+
+    def _answered(self, message: dict[str, Any], line: bytes) -> bytes:
+        result = message.get("result")
+        if not self._greeted and isinstance(result, dict):
+            self._greeted = True
+            self.over = not _shows_nothing(result)
+        elif message.get("id") in self._opening and isinstance(result, dict):
+            self._opening.discard(message.get("id"))
+            modes, current = result.get("modes"), result.get("currentModeId")
+            if isinstance(modes, list) or isinstance(current, str):
+                self._keyed = True
+                state = {"availableModes": modes or [], "currentModeId": current or ""}
+                return _encode({**message, "result": {**result, "modes": state}})
+        return line
+
+    def _updates(self, params: dict[str, Any]) -> list[dict[str, Any]]:
+        updates: list[dict[str, Any]] = []
+        if isinstance(chunk := params.get("contentChunk"), dict):
+            text = {"type": "text", "text": chunk.get("delta", "")}
+            said = {"sessionUpdate": "agent_message_chunk", "content": text}
+            updates.append({**said, "messageId": chunk["id"]} if chunk.get("id") else said)
+        if isinstance(call := params.get("toolCall"), dict):
+            updates.append(self._tool(call))
+        if isinstance(plan := params.get("plan"), dict):
+            entries = [
+                {"content": step.get("title"), "status": step.get("status"), "priority": "medium"}
+                for step in plan.get("steps", ())
+            ]
+            updates.append({"sessionUpdate": "plan", "entries": entries})
+        if isinstance(mode := params.get("currentModeId"), str):
+            updates.append({"sessionUpdate": "current_mode_update", "currentModeId": mode})
+        self._keyed = self._keyed or bool(updates)
+        told = {"sessionId": params.get("sessionId")}
+        # What has none of the keys is told as it is: the client knows what to make of it.
+        return [{**told, "update": update} for update in updates] or [params]
+
+    def _tool(self, call: dict[str, Any]) -> dict[str, Any]:
+        content = [_shown(block) for block in call.get("content") or ()]
+        if isinstance(diff := call.get("diff"), dict):
+            texts = {"oldText": diff.get("oldContent"), "newText": diff.get("newContent") or ""}
+            content.append({"type": "diff", "path": diff.get("path"), **texts})
+        update = {key: value for key, value in call.items() if key not in ("content", "diff")}
+        if content:
+            update["content"] = content
+        tool_id = str(call.get("toolCallId"))
+        if tool_id in self._tools:
+            return {"sessionUpdate": "tool_call_update", **update}
+        self._tools.add(tool_id)
+        return {"sessionUpdate": "tool_call", "title": tool_id, **update}
+
+    # -- from the client
+
+    def from_client(self, line: bytes) -> bytes:
+        if not self._greeted:
+            return line
+        message = _decode(line)
+        if message is None:
+            return line
+        method, params = message.get("method"), message.get("params")
+        if method is None:
+            spell = self._answers.pop(message.get("id"), None)
+            if spell is None or "result" not in message:
+                return line
+            return _encode({**message, "result": spell(message["result"])})
+        if method in _OPENINGS:
+            self._opening.add(message.get("id"))
+        if method == acp.SESSION_PROMPT.name and isinstance(params, dict):
+            content = [_asked(block) for block in params.get("prompt") or ()]
+            return _encode({**message, "params": {**params, "content": content}})
+        return line
+
+
+def _decode(line: bytes) -> dict[str, Any] | None:
+    try:
+        message = msgspec.json.decode(line)
+    except UNDECODABLE:
+        return None
+    return message if isinstance(message, dict) else None
+
+
+def _shows_nothing(hello: Mapping[str, Any]) -> bool:
+    """Whether the answer to a handshake may be one of ACP as well as of the keyed dialect."""
+    version = hello.get("protocolVersion")
+    return (
+        type(version) is int
+        and version == acp.PROTOCOL_VERSION
+        and not hello.get("agentCapabilities")
+        and not hello.get("authMethods")
+    )
+
+
+def _question(params: dict[str, Any]) -> dict[str, Any]:
+    call = {
+        "toolCallId": params.get("toolCallId") or params.get("permissionId"),
+        "title": params.get("title"),
+        "kind": params.get("kind"),
+    }
+    if isinstance(content := params.get("content"), list):
+        call["content"] = [_shown(block) for block in content]
+    return {"sessionId": params.get("sessionId"), "toolCall": call, "options": _OPTIONS}
+
+
+def _decision(result: Any) -> dict[str, Any]:
+    outcome = result.get("outcome") if isinstance(result, dict) else None
+    chosen = outcome.get("optionId") if isinstance(outcome, dict) else None
+    return {"decision": chosen} if chosen else {"decision": "reject", "cancelled": True}
+
+
+def _terminal(params: dict[str, Any]) -> dict[str, Any]:
+    made = dict(params)
+    if isinstance(env := params.get("env"), dict):
+        made["env"] = [{"name": name, "value": value} for name, value in env.items()]
+    if "outputBytesLimit" in params:
+        made["outputByteLimit"] = made.pop("outputBytesLimit")
+    return made
+
+
+def _output(result: Any) -> Any:
+    ended = result.get("exitStatus") or {}
+    return {"output": result.get("output", ""), **{k: v for k, v in ended.items() if v is not None}}
+
+
+def _shown(block: Any) -> dict[str, Any]:
+    """A block of the keyed dialect in the content of a tool call of ACP."""
+    if isinstance(block, dict) and block.get("type") == "embedded_resource":
+        resource = {key: value for key, value in block.items() if key != "type"}
+        block = {"type": "resource", "resource": resource}
+    return {"type": "content", "content": block}
+
+
+def _asked(block: Any) -> Any:
+    """A block of a prompt of ACP in the keyed dialect."""
+    if isinstance(block, dict) and block.get("type") == "resource":
+        return {"type": "embedded_resource", **block.get("resource", {})}
+    return block
