@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,11 +21,12 @@ from tests.integration.replay_client import ReplayClient, replay_client
 
 ROOT = Path(__file__).resolve().parents[2]
 KIT = [sys.executable, "-m", "tests.integration.replay_kit_agent"]
+GATEWAY = [sys.executable, "-m", "dragoman.gateway", "--inherit", "PYTHONPATH"]
 PROGRAMS = {
     "kit": KIT,
     "scout": [sys.executable, "-m", "dragoman.scout"],
     "serve acp": [sys.executable, "-m", "dragoman", "serve", "acp", "--peer", "scout"],
-    "gateway": [sys.executable, "-m", "dragoman.gateway", "--inherit", "PYTHONPATH", "--", *KIT],
+    "gateway": [*GATEWAY, "--", *KIT],
 }
 NOTES = """# Notes
 
@@ -44,12 +45,17 @@ def cli(tmp_path: Path) -> Cli:
     return cli_in(tmp_path)
 
 
+def client(cli: Cli, program: str, dialect: str) -> AbstractContextManager[ReplayClient]:
+    """A client of one of the programs."""
+    return running(cli, PROGRAMS[program], dialect)
+
+
 @contextmanager
-def client(cli: Cli, program: str, dialect: str) -> Iterator[ReplayClient]:
+def running(cli: Cli, argv: list[str], dialect: str) -> Iterator[ReplayClient]:
     (cli.cwd / "c.py").write_text("pass\n")
     (cli.cwd / "notes.md").write_text(NOTES)
     env = {**cli.env, "PYTHONPATH": f"{cli.env['PYTHONPATH']}:{ROOT}"}
-    with replay_client(PROGRAMS[program], dialect, cli.cwd, env) as it:
+    with replay_client(argv, dialect, cli.cwd, env) as it:
         yield it
 
 
@@ -228,6 +234,38 @@ def test_a_client_of_a_document_is_served(cli: Cli, dialect: str, program: str) 
 def test_a_client_that_leaves_out_its_capabilities_is_served(cli: Cli, program: str) -> None:
     with client(cli, program, "keyed") as it:
         keyed_bare(it, program)
+
+
+@pytest.mark.parametrize("dialect", CONVERSATIONS)
+def test_a_client_is_served_in_the_dialect_that_is_named(cli: Cli, dialect: str) -> None:
+    argv = {
+        "serve acp": [*PROGRAMS["serve acp"], "--dialect", dialect],
+        "gateway": [*GATEWAY, "--client-dialect", dialect, "--", *KIT],
+    }
+    for program, words in argv.items():
+        with running(cli, words, dialect) as it:
+            CONVERSATIONS[dialect](it, program)
+
+
+def test_a_named_dialect_needs_no_proof(cli: Cli) -> None:
+    """A client whose requests up to its prompt could be those of ACP."""
+    for words in (
+        [*PROGRAMS["serve acp"], "--dialect", "keyed"],
+        [*GATEWAY, "--client-dialect", "keyed", "--", *KIT],
+    ):
+        with running(cli, words, "keyed") as it:
+            it.play("initialize_bare", clientCapabilities={})
+            it.names["ses_1"] = it.play("new_bare", mcpServers=[])["sessionId"]
+            text = [{"type": "text", "text": "Where is c.py?"}]
+            assert it.play("prompt", content=text) == {"stopReason": "end_turn"}
+
+
+def test_a_dialect_in_which_no_client_is_served_is_refused_with_those_that_there_are(
+    cli: Cli,
+) -> None:
+    refused = cli("serve", "acp", "--dialect", "codex")
+    assert refused.code == 2
+    assert all(dialect in refused.err for dialect in CONVERSATIONS)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
