@@ -308,7 +308,7 @@ class Verification:
 
 def is_given_up(conversation: Conversation | None) -> bool:
     """Whether a session is unusable because a cancelled turn of it did not end."""
-    return bool(getattr(getattr(conversation, "session", conversation), "unusable", False))
+    return bool(getattr(conversation, "unusable", False))
 
 
 def allow(question: Question) -> Answer:

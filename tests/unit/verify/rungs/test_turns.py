@@ -151,8 +151,7 @@ class _Slow(FakeClimb):
     prompts: list[str] = []
 
     async def conversation(self) -> Conversation:
-        session = SimpleNamespace(unusable=self.unusable)
-        return SimpleNamespace(id="s-1", session=session)  # type: ignore[return-value]
+        return SimpleNamespace(id="s-1", unusable=self.unusable)  # type: ignore[return-value]
 
     @asynccontextmanager
     async def turning(self, conversation: Conversation, prompt: str) -> AsyncIterator[Any]:
