@@ -31,7 +31,7 @@ from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.gateway import acp_filter, prompt_responses
 from dragoman.gateway.acp_filter import UpdateFilter
-from dragoman.gateway.relay import HERE, Upstream, session_of
+from dragoman.gateway.relay import HERE, Route, Upstream, session_of
 from dragoman.rpc import LATER, Call, Connection, Handlers, boundary
 from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE, Id, Notification, Request
@@ -52,7 +52,7 @@ Then = Callable[[Raw], Any]
 """Changes the result of a request before it is forwarded."""
 
 
-class Passthrough:
+class Passthrough(Route):
     """One session of a client. What the peer says about it passes through here."""
 
     def __init__(self, through: PassthroughSession, session: Session) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -23,7 +24,7 @@ from dragoman.rpc import Call, Connection, Handlers
 from dragoman.rpc.calls import Settle
 from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE, Id, Notification, Request
-from dragoman.wire.peer import Noise, Stray
+from dragoman.wire.peer import Event, Noise, Stray
 
 log: Final = logging.getLogger("dragoman.gateway")
 
@@ -59,6 +60,11 @@ class Route(Protocol):
     def update(self, notification: Notification) -> None:
         """An update of the session."""
 
+    def update_all(self, notifications: Sequence[Notification]) -> None:
+        """Updates of the session that came together, in this order."""
+        for notification in notifications:
+            self.update(notification)
+
     def request(self, request: Request) -> Any:
         """A request about the session: answered as by `Handlers.request`, or `HERE`."""
 
@@ -88,6 +94,7 @@ class Upstream:
         self.pages: dict[str, Connection] = {}
         """The client whose user opened a page, until the page is completed."""
         client.relay_with(self._take_over)
+        self.connection.batches = self
         # A response to a forwarded request is not an event of the agent's own client.
         self._on_answer, self.connection.on_answer = self.connection.on_answer, None
 
@@ -161,6 +168,19 @@ class Upstream:
         elif self.pages and notification.method == acp.ELICITATION_COMPLETE.name:
             self._page_done(notification)
         self._handlers.notification(notification)
+
+    def count_alike(self, events: Sequence[Event[Call]]) -> int:
+        beginning, count = self._beginning, 0
+        if self._usual is not None:
+            for event in events:
+                if type(event) is not Notification or not event.line.startswith(beginning):
+                    break
+                count += 1
+        return count
+
+    def notifications(self, notifications: Sequence[Notification]) -> None:
+        assert self._usual is not None
+        self._usual.update_all(notifications)
 
     def note_page(self, request: Request, result: Raw, connection: Connection) -> None:
         """Remember the client whose user accepted to open a page."""

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import enum
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -21,7 +21,7 @@ from dragoman.rpc.calls import FOREIGN, Call
 from dragoman.rpc.tasks import TaskOwner, cancel_soon, was_cancelled
 from dragoman.wire import codes
 from dragoman.wire.messages import Id, Notification, Request
-from dragoman.wire.peer import Noise, PeerState, Stray
+from dragoman.wire.peer import Event, Noise, PeerState, Stray
 
 if TYPE_CHECKING:
     from dragoman.rpc.connection import Connection
@@ -59,6 +59,19 @@ class Handlers(Protocol):
     def noise(self, noise: Noise | Stray) -> None:
         """Something came that is no message, an answer that fits no question, a second request
         with an id that is still open, or one too many at once."""
+
+
+class BatchHandlers(Protocol):
+    """Takes many notifications at once that would each be handled alike: see `Connection.batches`.
+
+    Called by the pump, and must not block.
+    """
+
+    def count_alike(self, events: Sequence[Event[Call]]) -> int:
+        """How many messages at the beginning of what came in `notifications` takes together."""
+
+    def notifications(self, notifications: Sequence[Notification]) -> None:
+        """Take note of all of them, in this order."""
 
 
 class Ignore:

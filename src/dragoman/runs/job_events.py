@@ -30,7 +30,7 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.events.model import Event, EventEnvelope, Source
-from dragoman.gateway.relay import HERE, Upstream
+from dragoman.gateway.relay import HERE, Route, Upstream
 from dragoman.rpc import Lane
 from dragoman.runs.jobs import LOOK_INTERVAL, address_of, find_job, updated
 from dragoman.store.history import events_of
@@ -58,7 +58,7 @@ class Over:
         self.error = error
 
 
-class _Route:
+class _Route(Route):
     """Takes the updates of one session."""
 
     def __init__(self, lane: Lane[bytes | Over]) -> None:

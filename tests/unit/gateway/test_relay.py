@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,14 +10,14 @@ from msgspec import Raw
 
 from dragoman.client import early_messages
 from dragoman.client.acp.options import ClientOptions
-from dragoman.gateway.relay import HERE, Upstream, session_of
+from dragoman.gateway.relay import HERE, Route, Upstream, session_of
 from dragoman.wire.messages import Notification, Request
 from tests.aio import aio
 from tests.unit.client.acp.agent_side import CWD, driven
 from tests.unit.rpc.other_side import turns, until
 
 
-class Owner:
+class Owner(Route):
     """Has a session, and keeps what comes for it."""
 
     def __init__(self, answer: Any = HERE) -> None:
@@ -56,6 +57,40 @@ async def test_updates_go_to_whoever_has_the_session_and_the_rest_to_the_client(
         agent.update({"sessionUpdate": "d"})
         await until(lambda: len(noises) == 2)
         assert len(owner.updates) == 2
+
+
+def compact(session_id: str, *texts: str) -> bytes:
+    """Updates as agents spell them, without spaces."""
+    begin = f'{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{session_id}",'
+    return "".join(f'{begin}"update":{{"sessionUpdate":"{text}"}}}}}}\n' for text in texts).encode()
+
+
+@aio
+async def test_updates_of_one_session_that_come_together_are_handed_over_together() -> None:
+    batches: list[int] = []
+
+    class Batch(Owner):
+        def update_all(self, notifications: Sequence[Notification]) -> None:
+            batches.append(len(notifications))
+            super().update_all(notifications)
+
+    async with driven() as (client, agent):
+        upstream = Upstream(client)
+        owner, other = Batch(), Batch()
+        upstream.route("s1", owner)
+        upstream.route("s2", other)
+        agent.raw(compact("s1", "first"))
+        await until(lambda: len(owner.updates) == 1)
+        agent.raw(
+            b"".join(compact("s1", f"u{number}") for number in range(5))
+            + compact("s2", "x", "y")
+            + compact("s1", "last")
+        )
+        await until(lambda: len(owner.updates) == 7)
+        assert batches == [5], "those that begin like the first"
+        texts = [b"first", *(b"u%d" % number for number in range(5)), b"last"]
+        assert [text in line for text, line in zip(texts, owner.updates, strict=True)] == [True] * 7
+        assert len(other.updates) == 2
 
 
 @aio

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -673,3 +673,41 @@ def test_by_default_both_ends_talk_at_once_in_standard_messages() -> None:
     assert settings.limits == Limits()
     assert settings.cancel_notice is None
     assert settings.reserved is None
+
+
+class Together:
+    """Takes notifications of the method `many` together."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.taken: list[list[str]] = []
+        self._fails = fails
+
+    def count_alike(self, events: Sequence[Any]) -> int:
+        methods = [getattr(event, "method", "") for event in events]
+        return next((at for at, method in enumerate(methods) if method != "many"), len(methods))
+
+    def notifications(self, notifications: Sequence[Notification]) -> None:
+        self.taken.append([each.method for each in notifications])
+        if self._fails:
+            raise ValueError("by design")
+
+
+@aio
+async def test_notifications_that_came_together_are_taken_together_and_the_rest_in_order(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    witness = Witness()
+    async with talk(witness) as (connection, other):
+        connection.batches = together = Together()
+        many, one = {"jsonrpc": "2.0", "method": "many"}, {"jsonrpc": "2.0", "method": "one"}
+        other.say(many)
+        await until(lambda: len(witness.told) == 1)
+        other.say(many, many, one, many)
+        await until(lambda: len(witness.told) == 3)
+        assert together.taken == [["many", "many"]]
+        assert witness.told == ["many", "one", "many"]
+        connection.batches = together = Together(fails=True)
+        other.say(many, many, one)
+        await until(lambda: len(witness.told) == 4)
+        assert together.taken == [["many", "many"]]
+    assert "by design" in caplog.text

@@ -7,6 +7,7 @@ stored lines when all sessions together use too much memory. `recorder` writes l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from dragoman.wire.messages import Notification
@@ -75,6 +76,12 @@ class EventLog:
         self._lines.append(event)
         self.next += 1
         self.untaken_size += len(event.line)
+
+    def extend(self, events: Sequence[Notification], size: int) -> None:
+        """More events, whose lines have this size together."""
+        self._lines += events
+        self.next += len(events)
+        self.untaken_size += size
 
     def take(self) -> tuple[int, list[Notification]]:
         """The lines that are still to be stored, and the number of the first of them."""

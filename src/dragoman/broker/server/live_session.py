@@ -48,6 +48,9 @@ _SETTINGS: Final = (
     *(b'"session_info_update"', b'"usage_update"'),
 )
 
+_ANY_SETTING: Final = b'_update"'
+"""The end of all of them: text of the agent does not have it, so that one search is enough."""
+
 NOTHING_SPENT: Final = Cost(0.0, "")
 """The cost of a session that has just begun, in any currency."""
 
@@ -166,6 +169,38 @@ class LiveSession:
             self.marked = True
             self._keeping.mark(self)
         elif log_.untaken_size >= FLUSH_SIZE:
+            self._keeping.save(self)
+
+    def update_all(self, notifications: Sequence[Notification]) -> None:
+        """Updates that came together. Each costs half as much as by itself."""
+        if self.replaying or self._holding or len(self.names) > 1:
+            for notification in notifications:
+                self.update(notification)
+            return
+        log_ = self.log
+        number = log_.next
+        lines = [notification.line for notification in notifications]
+        log_.extend(notifications, sum(map(len, lines)))
+        for reader in list(self.live):
+            if reader.connection.is_full:
+                reader.fall_behind(number)
+                continue
+            try:
+                if reader.takes_all:
+                    reader.connection.pass_all_on(lines)
+                    continue
+            except DragomanError:
+                # One that is too long is left out, and not the others with it.
+                pass
+            for notification in notifications:
+                try:
+                    reader.tell(notification)
+                except DragomanError as error:
+                    log.debug("an update did not reach its caller: %s", error)
+        if not self.marked:
+            self.marked = True
+            self._keeping.mark(self)
+        if log_.untaken_size >= FLUSH_SIZE:
             self._keeping.save(self)
 
     @property
@@ -316,7 +351,7 @@ class LiveSession:
     def _look_over(self, lines: Sequence[bytes]) -> None:
         # One search for all of them first: nearly always there is nothing.
         text = b"\n".join(lines)
-        if any(word in text for word in _SETTINGS):
+        if _ANY_SETTING in text and any(word in text for word in _SETTINGS):
             for line in lines:
                 self._look_at(line)
 

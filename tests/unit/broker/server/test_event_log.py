@@ -31,6 +31,14 @@ def test_lines_are_numbered_from_where_the_session_stands() -> None:
     assert numbers(log.lines(7, max_size=1)) == [7]
 
 
+def test_lines_that_come_together_are_numbered_and_counted_like_single_ones() -> None:
+    single, together = filled(5), EventLog()
+    together.append(event(0))
+    together.extend([event(number) for number in range(1, 5)], 40)
+    assert (together.next, together.untaken_size) == (single.next, single.untaken_size)
+    assert together.take() == single.take()
+
+
 def test_any_part_can_be_read_from_either_end() -> None:
     log = filled(20)
     for start in range(21):

@@ -65,6 +65,50 @@ async def test_what_happens_is_marked_to_be_stored_once_and_handed_over_when_it_
 
 
 @aio
+async def test_updates_that_come_together_reach_log_and_readers_like_single_ones(
+    tmp_path: Path,
+) -> None:
+    async with session(tmp_path) as (live, notes), called() as (one, first, _):
+        live.open_for(one, "s1")
+        live.update_all([notice("s1", "a"), notice("s1", "b")])
+        assert (notes.marked, notes.saved) == ([live], [])
+        live.update_all([notice("s1", "x" * FLUSH_SIZE), notice("s1", "c")])
+        assert notes.saved == [live]
+        await first.until(lambda: "c" in first.heard)
+        assert first.heard == ["a", "b", "x" * FLUSH_SIZE, "c"]
+        assert live.log.next == 4
+        live.hold_updates()
+        live.update_all([notice("s1", "d"), notice("s1", "e")])
+        assert live.log.next == 4
+        live.pass_held_updates()
+        await first.until(lambda: "e" in first.heard)
+        assert first.heard[4:] == ["d", "e"]
+
+
+@aio
+async def test_one_update_that_is_too_long_is_left_out_and_not_those_beside_it(
+    tmp_path: Path,
+) -> None:
+    async with session(tmp_path) as (live, _), called() as (one, first, _):
+        live.open_for(one, "s1")
+        limit = one.connection.settings.max_line_size
+        live.update_all([notice("s1", "a"), notice("s1", "x" * limit), notice("s1", "b")])
+        await first.until(lambda: "b" in first.heard)
+        assert first.heard == ["a", "b"]
+
+
+@aio
+async def test_a_reader_that_is_slow_gets_updates_that_came_together_later(tmp_path: Path) -> None:
+    async with session(tmp_path) as (live, _), called() as (one, first, _):
+        live.open_for(one, "s1")
+        for number in range(200):
+            live.update_all([notice("s1", f"{number}-{part}" + "x" * 20_000) for part in "ab"])
+        await first.until(lambda: len(first.heard) == 400)
+        expected = [f"{number}-{part}" for number in range(200) for part in "ab"]
+        assert [text.rstrip("x") for text in first.heard] == expected
+
+
+@aio
 async def test_history_that_is_repeated_is_not_logged_and_goes_to_who_asked(tmp_path: Path) -> None:
     async with session(tmp_path) as (live, _), called() as (one, first, _):
         async with called() as (two, second, _):
