@@ -38,7 +38,7 @@ MAKERS = {
         "delegation/worktree/isolation.py",
     },
     r"os\.replace\(|os\.link\(|mkstemp|write_bytes\(|O_TRUNC|\bopen\([^)]*\"[wx]b?\"": {
-        "cli/streams.py",
+        "cli/entry.py",
         "client/services/files.py",
         "config/safe_files.py",
         "store/ledger/events_file.py",

@@ -8,7 +8,7 @@ from dragoman.client.legacy import DIALECTS, DocumentOptions
 from dragoman.dialects import discovery
 from dragoman.dialects.acp.v1 import translate as acp
 from dragoman.dialects.legacy import chained, keyed, oneshot, tagged, threads
-from dragoman.events.losses import Loss
+from dragoman.events.words import Loss
 from tests.docs.markdown import ROOT, section, table
 
 DOCUMENT = ROOT / "docs" / "reference" / "dialects.md"

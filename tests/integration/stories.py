@@ -14,11 +14,11 @@ from dragoman.dialects.acp.v1 import translate as acp
 from dragoman.dialects.legacy import chained, keyed, oneshot, tagged, threads
 from dragoman.events import model
 from dragoman.events.fold import fold
-from dragoman.events.losses import Loss, Part, parts_of
 from dragoman.events.model import Event
 from dragoman.events.parts import Failure
 from dragoman.events.reduction import without
 from dragoman.events.view import View
+from dragoman.events.words import Loss, Part, parts_of
 from dragoman.testing.storyteller import (
     Ask,
     ChangeFile,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.events.losses import Part
+from dragoman.events.words import Part
 from dragoman.testing.storyteller import (
     Ask,
     ChangeFile,

@@ -23,9 +23,8 @@ from dragoman.client.permissions import Decision, Question, approve_all, deny_al
 from dragoman.dialects import discovery
 from dragoman.errors import Unsupported
 from dragoman.events import model
-from dragoman.events.losses import Part
 from dragoman.events.model import Event
-from dragoman.events.words import ErrorKind, Outcome, PlanStatus, Role, ToolStatus
+from dragoman.events.words import ErrorKind, Outcome, Part, PlanStatus, Role, ToolStatus
 from dragoman.testing.storyteller import TELLERS, Story, command
 from tests.aio import aio
 from tests.integration.peers import ENVIRONMENT, WAIT_TIMEOUT

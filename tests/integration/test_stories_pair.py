@@ -17,9 +17,8 @@ import pytest
 import dragoman
 from dragoman.client.conversation import Result
 from dragoman.client.permissions import approve_all
-from dragoman.events.losses import Part
 from dragoman.events.model import Event
-from dragoman.events.words import Outcome
+from dragoman.events.words import Outcome, Part
 from dragoman.testing.storyteller import Story, dumps
 from tests.aio import aio
 from tests.integration.peers import ENVIRONMENT, WAIT_TIMEOUT

@@ -20,11 +20,9 @@ def main() -> None:
     """Run the command line of this process."""
     gc.set_threshold(COLLECT_AFTER)
     try:
-        from dragoman.cli.streams import leave, prepare
+        from dragoman.cli.entry import leave, prepare, run
 
         prepare()
-        from dragoman.cli.entry import run
-
         run()
     except KeyboardInterrupt:
         # It came while modules were still being loaded, so there is nothing to end or to show.

@@ -22,7 +22,6 @@ from dragoman.client.permissions import (
     failed_permit,
     wrong_answer,
 )
-from dragoman.client.tool_input import told_of
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import DragomanError, NotPermitted, UsageError
 from dragoman.events.parts import PermissionOption
@@ -115,6 +114,9 @@ class Asker:
         return decision
 
     def _allowed(self, question: Question) -> None:
+        # Not at the top: many turns ask nothing.
+        from dragoman.client.tool_input import told_of
+
         told = told_of(question.tool_call)
         if question.kind == "edit" or "edit" in told.kinds:
             self._edited.update(map(self._place, told.paths))
@@ -123,6 +125,8 @@ class Asker:
     def guard(self, question: Question) -> Awaitable[Decision] | Decision:
         if question.kind == "read":
             return Answer.ALLOW_ONCE
+        from dragoman.client.tool_input import told_of
+
         told = told_of(question.tool_call)
         if question.kind == "edit":
             known = bool(told.paths) and self._edited.issuperset(map(self._place, told.paths))

@@ -13,7 +13,6 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from dragoman.client.tool_input import told_of
 from dragoman.errors import UsageError
 
 
@@ -183,6 +182,9 @@ def approve_reads(question: Question) -> Answer:
 def _only_reads(question: Question) -> bool:
     if question.kind not in READING:
         return False
+    # Not at the top: many turns ask nothing.
+    from dragoman.client.tool_input import told_of
+
     told = told_of(question.tool_call)
     return not told.runs and told.shows_reading(question.kind)
 

@@ -1,7 +1,7 @@
 """A stream of events without what a dialect cannot say.
 
-Owns one rule for each part of `losses`, which takes exactly that part out. It is for comparing the
-same story in two dialects: a difference that is left is a loss that nobody wrote down.
+Owns one rule for each part of `words.Part`, which takes exactly that part out. It is for comparing
+the same story in two dialects: a difference that is left is a loss that nobody wrote down.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from dragoman.events import model, words
-from dragoman.events.losses import Part
 from dragoman.events.model import Event
 from dragoman.events.parts import FileChange
-from dragoman.events.words import ChangeStage, Outcome, Role, ToolStatus
+from dragoman.events.words import ChangeStage, Outcome, Part, Role, ToolStatus
 
 
 def without(events: Iterable[Event], parts: Iterable[Part]) -> list[Event]:

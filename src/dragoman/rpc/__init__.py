@@ -4,12 +4,18 @@ Owns everything that needs time: calls and their timeouts, handlers, queues and 
 end of a connection. It knows no method's name; dialects, clients and agents do.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from dragoman.rpc.calls import Call
 from dragoman.rpc.connection import Connection, ConnectionSettings
 from dragoman.rpc.lanes import HandlerLane, Lane, Limits
 from dragoman.rpc.responder import LATER, Handlers
-from dragoman.rpc.router import Router
 from dragoman.wire.peer import End
+
+if TYPE_CHECKING:
+    from dragoman.rpc.router import Router
 
 __all__ = [
     "LATER",
@@ -23,3 +29,12 @@ __all__ = [
     "Router",
     "ConnectionSettings",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Router":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Not at the top: the clients and agents of dragoman have handlers of their own.
+    from dragoman.rpc.router import Router
+
+    return Router

@@ -9,7 +9,6 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from dragoman.events import model
-from dragoman.events.losses import Part
 from dragoman.events.model import Event
 from dragoman.events.parts import (
     Failure,
@@ -28,6 +27,7 @@ from dragoman.events.words import (
     ErrorKind,
     FileOp,
     Outcome,
+    Part,
     PermissionKind,
     PlanStatus,
     Role,

@@ -1,6 +1,6 @@
 """Escape log records on their way to stderr.
 
-Apart from `cli.streams`, because `--help` does not need `logging`, which takes milliseconds to
+Apart from `cli.entry`, because `--help` does not need `logging`, which takes milliseconds to
 load.
 """
 

@@ -16,7 +16,6 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from dragoman.events import words
-from dragoman.events.losses import Loss, Part
 from dragoman.events.model import (
     ErrorReported,
     Event,
@@ -38,7 +37,7 @@ from dragoman.events.parts import (
     Text,
     Usage,
 )
-from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome, Role, ToolStatus
+from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Loss, Outcome, Part, Role, ToolStatus
 from dragoman.wire.messages import UNDECODABLE
 
 Message: TypeAlias = tuple[str, Any]

@@ -17,9 +17,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from dragoman.dialects.legacy import base
 from dragoman.dialects.legacy.base import Message, PlaceOf, SessionOptions
 from dragoman.events import model, parts, words
-from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event, EventEnvelope
-from dragoman.events.words import ErrorKind, Role, ToolStatus
+from dragoman.events.words import ErrorKind, Loss, Part, Role, ToolStatus
 
 DIALECT: Final = "chained"
 

@@ -18,9 +18,8 @@ from dragoman.dialects.legacy import base
 from dragoman.dialects.legacy.base import Message
 from dragoman.errors import ProtocolMismatch
 from dragoman.events import model, parts
-from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event, EventEnvelope
-from dragoman.events.words import ChangeStage, FileOp, Role, ToolStatus
+from dragoman.events.words import ChangeStage, FileOp, Loss, Part, Role, ToolStatus
 
 DIALECT: Final = "oneshot"
 VERSION: Final = "2025-06-18"

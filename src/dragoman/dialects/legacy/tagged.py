@@ -16,9 +16,8 @@ from msgspec import UNSET, Raw, Struct, field
 from dragoman.dialects.legacy import base
 from dragoman.dialects.legacy.base import Message, PlaceOf, SessionOptions
 from dragoman.events import model, parts, words
-from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event, EventEnvelope
-from dragoman.events.words import Outcome, PlanStatus, Role, ToolStatus
+from dragoman.events.words import Loss, Outcome, Part, PlanStatus, Role, ToolStatus
 
 DIALECT: Final = "tagged"
 VERSION: Final = "1"

@@ -16,9 +16,8 @@ from msgspec import Raw, Struct, field
 from dragoman.dialects.legacy import base
 from dragoman.dialects.legacy.base import Message, PlaceOf, SessionOptions
 from dragoman.events import model, parts
-from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event, EventEnvelope
-from dragoman.events.words import ErrorKind, Role
+from dragoman.events.words import ErrorKind, Loss, Part, Role
 from dragoman.wire.messages import UNDECODABLE
 
 DIALECT: Final = "threads"

@@ -17,7 +17,6 @@ from msgspec import Raw, Struct
 from dragoman.dialects.acp.v1 import (
     codec,
     content,
-    elicitation,
     handshake,
     services,
     session,
@@ -261,18 +260,18 @@ TERMINAL_RELEASE: Final[
     _client("terminal"),
 )
 ELICITATION_CREATE: Final[
-    Method[elicitation.CreateElicitationRequest, elicitation.CreateElicitationResponse]
+    Method[services.CreateElicitationRequest, services.CreateElicitationResponse]
 ] = _asks_client(
     "elicitation/create",
-    elicitation.CreateElicitationRequest,
-    elicitation.CreateElicitationResponse,
+    services.CreateElicitationRequest,
+    services.CreateElicitationResponse,
     _client("elicitation.form", "elicitation.url"),
 )
-ELICITATION_COMPLETE: Final[Method[elicitation.CompleteElicitationNotification, None]] = Method(
+ELICITATION_COMPLETE: Final[Method[services.CompleteElicitationNotification, None]] = Method(
     "elicitation/complete",
     "agent_to_client",
     "notification",
-    elicitation.CompleteElicitationNotification,
+    services.CompleteElicitationNotification,
     gate=_client("elicitation.url"),
 )
 CANCEL_REQUEST: Final[Method[session.CancelRequestNotification, None]] = Method(

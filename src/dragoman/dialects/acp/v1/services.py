@@ -1,14 +1,19 @@
-"""What an agent may ask its client to do: read and write files, run commands in terminals.
+"""What an agent may ask its client to do: read and write files, run commands, ask the user.
 
-Owns the bodies of `fs/…` and `terminal/…`. It touches no file and starts no process; whoever
-answers does. Paths are absolute and lines count from 1.
+Owns the bodies of `fs/…`, `terminal/…` and `elicitation/…`. It touches no file, starts no process
+and does not check answers against a schema. Paths are absolute and lines count from 1. Modes,
+actions and property types of elicitations are open: an unknown one is kept whole and never taken
+for a known one.
 """
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from msgspec import field
 
 from dragoman.dialects.acp.v1.session import EnvVariable
-from dragoman.dialects.acp.v1.shape import STRICT, Wire
+from dragoman.dialects.acp.v1.shape import STRICT, UNKNOWN_TAG, Family, Unknown, Wire
 
 
 class ReadTextFileRequest(Wire, frozen=True, kw_only=True):
@@ -111,3 +116,202 @@ class ReleaseTerminalRequest(Wire, frozen=True, kw_only=True):
 
 class ReleaseTerminalResponse(Wire, frozen=True, kw_only=True):
     """The terminal is gone."""
+
+
+class StringFormat(StrEnum):
+    """The known formats of a text property; other values may come."""
+
+    EMAIL = "email"
+    URI = "uri"
+    DATE = "date"
+    DATE_TIME = "date-time"
+
+
+class EnumOption(Wire, frozen=True, kw_only=True):
+    """A choice with a title."""
+
+    const: str
+    title: str
+    description: str | None = None
+
+
+class StringPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", tag="string"):
+    """A text, or with `enum` or `one_of` a choice among texts."""
+
+    title: str | None = None
+    description: str | None = None
+    min_length: Annotated[int | None, STRICT] = None
+    max_length: Annotated[int | None, STRICT] = None
+    pattern: Annotated[str | None, STRICT] = None
+    format: Annotated[str | None, STRICT] = None
+    default: str | None = None
+    enum: Annotated[Sequence[str] | None, STRICT] = None
+    one_of: Annotated[Sequence[EnumOption] | None, STRICT] = None
+
+
+class NumberPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", tag="number"):
+    """A number."""
+
+    title: str | None = None
+    description: str | None = None
+    minimum: Annotated[float | None, STRICT] = None
+    maximum: Annotated[float | None, STRICT] = None
+    default: float | None = None
+
+
+class IntegerPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", tag="integer"):
+    """A whole number."""
+
+    title: str | None = None
+    description: str | None = None
+    minimum: Annotated[int | None, STRICT] = None
+    maximum: Annotated[int | None, STRICT] = None
+    default: int | None = None
+
+
+class BooleanPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", tag="boolean"):
+    """Yes or no."""
+
+    title: str | None = None
+    description: str | None = None
+    default: bool | None = None
+
+
+class MultiSelectItemsFamily(Family):
+    """The choices of a multiple choice: texts, or choices with titles."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def member(raw: dict[str, Any]) -> type[Wire] | type[Unknown]:
+        kind = raw.get("type")
+        if kind == "string":
+            return StringMultiSelectItems
+        # Other types are kept whole, but something without a type can only be the titled form.
+        return UnknownMultiSelectItems if isinstance(kind, str) else TitledMultiSelectItems
+
+
+class StringMultiSelectItems(
+    Wire, MultiSelectItemsFamily, frozen=True, kw_only=True, tag_field="type", tag="string"
+):
+    """Choices that are plain texts."""
+
+    enum: Sequence[str]
+
+
+class TitledMultiSelectItems(Wire, MultiSelectItemsFamily, frozen=True, kw_only=True):
+    """Choices with titles."""
+
+    any_of: Sequence[EnumOption]
+
+
+class UnknownMultiSelectItems(Unknown, MultiSelectItemsFamily, frozen=True):
+    """Choices of a type this version does not know."""
+
+
+if TYPE_CHECKING:
+    MultiSelectItems: TypeAlias = (
+        StringMultiSelectItems | TitledMultiSelectItems | UnknownMultiSelectItems
+    )
+else:
+    MultiSelectItems = MultiSelectItemsFamily
+
+
+class MultiSelectPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", tag="array"):
+    """A multiple choice."""
+
+    items: MultiSelectItems
+    title: str | None = None
+    description: str | None = None
+    min_items: Annotated[int | None, STRICT] = None
+    max_items: Annotated[int | None, STRICT] = None
+    default: Sequence[str] | None = None
+
+
+class UnknownPropertySchema(Unknown, frozen=True, tag_field="type", tag=UNKNOWN_TAG):
+    """A property of a type this version does not know; a client declines the form."""
+
+
+ElicitationPropertySchema: TypeAlias = (
+    StringPropertySchema
+    | NumberPropertySchema
+    | IntegerPropertySchema
+    | BooleanPropertySchema
+    | MultiSelectPropertySchema
+    | UnknownPropertySchema
+)
+
+
+class ElicitationSchema(Wire, frozen=True, kw_only=True):
+    """A form: named properties, some of them required."""
+
+    # A default that is made by a function is not omitted: readers of JSON Schema expect a type.
+    type: str = field(default_factory=lambda: "object")
+    title: str | None = None
+    description: str | None = None
+    properties: Annotated[Mapping[str, ElicitationPropertySchema], STRICT] = {}
+    required: Annotated[Sequence[str] | None, STRICT] = None
+
+
+class ElicitationScope(Wire, frozen=True, kw_only=True):
+    """What an elicitation belongs to: a session (and a tool call in it), or a request."""
+
+    message: str
+    session_id: str | None = None
+    tool_call_id: str | None = None
+    request_id: int | str | None = None
+
+    def __post_init__(self) -> None:
+        if self.session_id is None and self.request_id is None:
+            raise ValueError("an elicitation needs a `sessionId` or a `requestId`")
+
+
+class ElicitationForm(ElicitationScope, frozen=True, kw_only=True, tag_field="mode", tag="form"):
+    """Ask the user to fill in a form; needs `elicitation.form`, and never for secrets."""
+
+    requested_schema: ElicitationSchema
+
+
+class ElicitationUrl(ElicitationScope, frozen=True, kw_only=True, tag_field="mode", tag="url"):
+    """Ask the user to open an address; needs `elicitation.url`."""
+
+    elicitation_id: str
+    url: str
+
+
+class UnknownElicitation(Unknown, frozen=True, tag_field="mode", tag=UNKNOWN_TAG):
+    """An elicitation in a mode this version does not know; a client answers "invalid params"."""
+
+
+CreateElicitationRequest: TypeAlias = ElicitationForm | ElicitationUrl | UnknownElicitation
+
+ElicitationContentValue: TypeAlias = str | int | float | bool | Sequence[str]
+
+
+class ElicitationAccepted(Wire, frozen=True, kw_only=True, tag_field="action", tag="accept"):
+    """The user agreed. In the mode `url` that is consent to open it, not its completion."""
+
+    content: Annotated[Mapping[str, ElicitationContentValue] | None, STRICT] = None
+
+
+class ElicitationDeclined(Wire, frozen=True, kw_only=True, tag_field="action", tag="decline"):
+    """The user refused."""
+
+
+class ElicitationCancelled(Wire, frozen=True, kw_only=True, tag_field="action", tag="cancel"):
+    """The user closed the question without an answer."""
+
+
+class UnknownElicitationAction(Unknown, frozen=True, tag_field="action", tag=UNKNOWN_TAG):
+    """An action this version does not know; an agent does not take it for consent."""
+
+
+CreateElicitationResponse: TypeAlias = (
+    ElicitationAccepted | ElicitationDeclined | ElicitationCancelled | UnknownElicitationAction
+)
+
+
+class CompleteElicitationNotification(Wire, frozen=True, kw_only=True):
+    """`elicitation/complete`: what the user was sent to an address for is done."""
+
+    elicitation_id: str

@@ -15,16 +15,15 @@ from msgspec import UNSET, UnsetType
 from dragoman.dialects.acp.v1 import (
     codec,
     content,
-    elicitation,
     handshake,
+    services,
     session,
     updates,
 )
 from dragoman.dialects.acp.v1.shape import STOP, SUMMED, ours_in
 from dragoman.events import model, parts, words
-from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event, EventEnvelope
-from dragoman.events.words import ChangeStage, Role
+from dragoman.events.words import ChangeStage, Loss, Part, Role
 
 DIALECT: Final = "acp"
 
@@ -518,7 +517,7 @@ def of_permission(
 
 
 def of_elicitation(
-    request: elicitation.CreateElicitationRequest,
+    request: services.CreateElicitationRequest,
     request_id: str,
     place: EventEnvelope,
     raw: bytes | None,
@@ -526,12 +525,12 @@ def of_elicitation(
     """A question to the user: a form, or a page to visit."""
     base = place.base("elicitation/create", raw)
     match request:
-        case elicitation.ElicitationForm():
+        case services.ElicitationForm():
             schema = msgspec.json.decode(codec.encode(request.requested_schema))
             return model.InputAsked(*base, request_id, "form", request.message, schema)
-        case elicitation.ElicitationUrl():
+        case services.ElicitationUrl():
             return model.InputAsked(*base, request_id, "url", request.message, None, request.url)
-        case elicitation.UnknownElicitation(raw=unknown):
+        case services.UnknownElicitation(raw=unknown):
             return model.InputAsked(*base, request_id, "other", str(unknown.get("message", "")))
 
 

@@ -17,12 +17,13 @@ from dragoman.dialects.legacy.base import Message, PlaceOf, SessionOptions
 from dragoman.dialects.legacy.keyed import shapes
 from dragoman.errors import ProtocolMismatch, Unsupported
 from dragoman.events import model, parts, words
-from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import (
     ChangeStage,
     FileOp,
+    Loss,
     Outcome,
+    Part,
     PermissionKind,
     Role,
     ToolStatus,
