@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
+from dragoman.transports.file_lock import take_lock
 from dragoman.transports.process.identity import ProcessIdentity, own_identity
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 MAX_TEXT_SIZE: Final = 4096
 """Bytes of a holder's text that are read."""
-
-LOCKED_BYTE: Final = 1 << 30
-"""Which byte is locked on Windows, where a locked byte cannot be read: none of the text."""
 
 
 class HeldLock:
@@ -80,7 +78,7 @@ def try_lock(path: Path) -> HeldLock | None:
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:
-            if not _take(fd):
+            if not take_lock(fd):
                 os.close(fd)
                 return None
             if _is_file(fd, path):
@@ -99,7 +97,7 @@ def is_held(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        return not _take(fd, shared=True)
+        return not take_lock(fd, shared=True)
     finally:
         os.close(fd)
 
@@ -119,29 +117,6 @@ def _is_file(fd: int, path: Path) -> bool:
     except FileNotFoundError:
         return False
     return os.path.samestat(os.fstat(fd), found)
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _take(fd: int, *, shared: bool = False) -> bool:
-        os.lseek(fd, LOCKED_BYTE, os.SEEK_SET)
-        try:
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-    import fcntl
-
-    def _take(fd: int, *, shared: bool = False) -> bool:
-        # Two that only look do not take each other for a holder.
-        try:
-            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
 
 
 # -- which process holds the name of a broker

@@ -11,14 +11,13 @@ import contextlib
 import errno
 import os
 import stat
-import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from dragoman.client.folders import make_private
 from dragoman.errors import ConfigInvalid, DragomanError, FileFailed, UsageError
+from dragoman.transports.file_lock import wait_for_lock
 
 MAX_FILE_SIZE: Final = 1024 * 1024
 """No settings are larger; a file of gigabytes in a checkout shall not be read into memory."""
@@ -26,7 +25,6 @@ MAX_FILE_SIZE: Final = 1024 * 1024
 LOCK_TIMEOUT: Final = 5.0
 """Seconds to wait for another writer. A write takes milliseconds, so this one hangs."""
 
-LOCK_INTERVAL: Final = 0.02
 
 NEW_FILE_MODE: Final = 0o600
 
@@ -276,26 +274,15 @@ def locked(path: Path, *, timeout: float = LOCK_TIMEOUT) -> Iterator[None]:
     except OSError as error:
         raise FileFailed(str(lock), error.strerror or str(error), error.errno) from error
     try:
-        deadline = time.monotonic() + timeout
-        while not _try_lock(fd):
-            if time.monotonic() >= deadline:
-                raise FileFailed(str(path), f"another program has changed it for {timeout:g} s")
-            time.sleep(LOCK_INTERVAL)
+        if not _wait(fd, lock, timeout):
+            raise FileFailed(str(path), f"another program has changed it for {timeout:g} s")
         yield
     finally:
         os.close(fd)
 
 
-def _try_lock(fd: int) -> bool:
+def _wait(fd: int, lock: Path, timeout: float) -> bool:
     try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+        return wait_for_lock(fd, timeout=timeout)
+    except OSError as error:
+        raise FileFailed(str(lock), error.strerror or str(error), error.errno) from error

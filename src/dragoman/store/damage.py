@@ -7,6 +7,7 @@ creates the new file.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import sys
@@ -15,8 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-if sys.platform != "win32":
-    import fcntl
+from dragoman.transports.file_lock import wait_for_lock
+
+LOCK_TIMEOUT: Final = 10.0
+"""Seconds to wait for another process that sets a file aside, which takes a few renames."""
 
 MARK: Final = ".damaged-"
 """Stands in the name of a file that was set aside, before the time."""
@@ -86,8 +89,8 @@ def _alone_in(folder: Path) -> Iterator[None]:
         return
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        # It is held for the moment of a few renames.
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        if not wait_for_lock(fd, timeout=LOCK_TIMEOUT):
+            raise TimeoutError(errno.ETIMEDOUT, f"another process keeps {folder} locked")
         yield
     finally:
         os.close(fd)

@@ -23,6 +23,7 @@ from typing import Any, Self
 
 from dragoman.errors import AddressInUse, UsageError
 from dragoman.transports.base import Stream
+from dragoman.transports.file_lock import take_lock
 from dragoman.transports.sockets import UnixStream, checked_path, peer_credentials
 
 OnStream = Callable[[Stream], Awaitable[None]]
@@ -278,17 +279,12 @@ async def _lock_folder(folder: Path) -> int:
     Two processes that find the same dead socket would else both remove it, the second one
     removing the living socket of the first. A lock on the folder itself leaves no file behind.
     """
-    import fcntl
-
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         async with asyncio.timeout(LOCK_TIMEOUT):
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return lock
-                except BlockingIOError:
-                    await asyncio.sleep(LOCK_RETRY_INTERVAL)
+            while not take_lock(lock):  # noqa: ASYNC110 - a lock of the system's
+                await asyncio.sleep(LOCK_RETRY_INTERVAL)
+        return lock
     except TimeoutError:
         os.close(lock)
         raise UsageError(f"another process keeps the folder {folder} locked") from None

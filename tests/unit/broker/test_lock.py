@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
@@ -15,6 +14,7 @@ from dragoman.broker import lock as broker_lock
 from dragoman.broker.endpoint import endpoint_of
 from dragoman.broker.lock import holder_of, is_held, lock_for_life, read_text, try_lock
 from dragoman.broker.spec import Folders
+from dragoman.transports.file_lock import LOCKED_BYTE, take_lock
 from dragoman.transports.process.identity import own_identity
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="flock")
@@ -66,7 +66,7 @@ def test_a_file_that_was_replaced_meanwhile_is_not_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x.lock"
-    take = broker_lock._take
+    take = take_lock
     replaced: list[int] = []
 
     def take_late(fd: int, *, shared: bool = False) -> bool:
@@ -77,7 +77,7 @@ def test_a_file_that_was_replaced_meanwhile_is_not_the_lock(
             replaced.append(fd)
         return take(fd, shared=shared)
 
-    monkeypatch.setattr(broker_lock, "_take", take_late)
+    monkeypatch.setattr(broker_lock, "take_lock", take_late)
     lock = try_lock(path)
     assert lock is not None
     assert path.stat().st_ino == os.fstat(lock._fd).st_ino
@@ -123,20 +123,15 @@ def test_on_windows_a_byte_far_behind_the_text_is_locked(
     fake.LK_NBLCK = 2  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "msvcrt", fake)
     monkeypatch.setattr(sys, "platform", "win32")
-    try:
-        windows = importlib.reload(broker_lock)
-        path = tmp_path / "x.lock"
-        first = windows.try_lock(path)
-        assert first is not None
-        first.write(b"me")
-        assert {at for _, at in taken} == {windows.LOCKED_BYTE}
-        assert windows.try_lock(path) is None and windows.is_held(path)
-        assert windows.read_text(path) == b"me"
-        first.release()
-        assert not path.exists()
-    finally:
-        monkeypatch.undo()
-        importlib.reload(broker_lock)
+    path = tmp_path / "x.lock"
+    first = try_lock(path)
+    assert first is not None
+    first.write(b"me")
+    assert {at for _, at in taken} == {LOCKED_BYTE}
+    assert try_lock(path) is None and is_held(path)
+    assert read_text(path) == b"me"
+    first.release()
+    assert not path.exists()
 
 
 def test_the_lock_of_a_broker_says_who_holds_it(tmp_path: Path) -> None:

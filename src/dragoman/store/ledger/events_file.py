@@ -11,7 +11,6 @@ import enum
 import errno
 import os
 import stat
-import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -26,6 +25,7 @@ from dragoman.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, Stor
 from dragoman.redaction.redactor import Redactor
 from dragoman.store.ledger.records import AttemptRecord, RuntimeRole
 from dragoman.store.values import Provenance
+from dragoman.transports.file_lock import take_lock
 
 FILE_NAME: Final = "events.jsonl"
 
@@ -191,7 +191,7 @@ class EventsFile:
                 os.close(descriptor)
 
     def _wait_for(self, descriptor: int, give_up_at: float) -> None:
-        while not _take(descriptor):
+        while not take_lock(descriptor):
             if time.monotonic() > give_up_at:
                 raise StoreBusy(
                     str(self.path),
@@ -270,20 +270,3 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
         return False
-
-
-if sys.platform == "win32":
-
-    def _take(descriptor: int) -> bool:
-        # A locked byte could not be read there, and appending is one call anyway.
-        return True
-
-else:
-    import fcntl
-
-    def _take(descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True

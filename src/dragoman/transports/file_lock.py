@@ -1,0 +1,52 @@
+"""Advisory locks on open files: `flock`, and on Windows one locked byte far behind the content.
+
+The lock belongs to the open file, so the end of the process releases it. What is locked, and how
+long to wait for it, is up to the callers; `broker.lock` has locks that are files of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Final
+
+LOCKED_BYTE: Final = 1 << 30
+"""Which byte is locked on Windows, where a locked byte cannot be read."""
+
+RETRY_INTERVAL: Final = 0.01
+"""Seconds between two tries: no system offers to wait for a lock with a limit."""
+
+
+def take_lock(fd: int, *, shared: bool = False) -> bool:
+    """Lock an open file without waiting. False if another open file holds the lock.
+
+    Two that take it `shared` do not hinder each other (not on Windows). Raises `OSError` if the
+    file system has no locks.
+    """
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(fd, LOCKED_BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def wait_for_lock(fd: int, *, timeout: float) -> bool:
+    """Lock an open file, and block for at most `timeout` seconds. False: it is held for longer."""
+    give_up_at = time.monotonic() + timeout
+    while not take_lock(fd):
+        if time.monotonic() >= give_up_at:
+            return False
+        time.sleep(RETRY_INTERVAL)
+    return True
