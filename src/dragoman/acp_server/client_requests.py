@@ -15,19 +15,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from dragoman.agent.client_side import ClientSide
-from dragoman.client.acp.inquiries import reply_of
-from dragoman.client.inquiries import DECLINED, Inquiry, Reply
+from dragoman.client.inquiries import Inquiry, Reply
 from dragoman.client.permissions import Answer, Chosen, Decision, Question
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1.methods import Method
-from dragoman.errors import DragomanError, RemoteError
 from dragoman.events import model
-from dragoman.gateway import prompt_responses
-from dragoman.gateway.client_requests import request_of, tool_call_of
+from dragoman.gateway.client_requests import ask_user, permission_options, serve, tool_call_of
 
 log: Final = logging.getLogger("dragoman.acp_server")
-
-_KINDS: Final = frozenset(answer.value for answer in Answer if answer is not Answer.CANCEL)
 
 
 class ClientRequests:
@@ -46,18 +40,9 @@ class ClientRequests:
 
     async def permit(self, question: Question) -> Decision:
         """Let the client's user decide. A client that cannot be asked raises `DragomanError`."""
-        options = [
-            acp.PermissionOption(
-                option_id=option.option_id,
-                name=getattr(option, "name", option.option_id),
-                kind=str(option.kind),
-            )
-            for option in question.options
-            if option.kind in _KINDS
-        ]
         # The client must get the tool call before the request about it.
         await self._caught_up()
-        chosen = await self.side.permission(_tool_call(question), options)
+        chosen = await self.side.permission(_tool_call(question), permission_options(question))
         if chosen is None:
             return Answer.CANCEL
         return Chosen(chosen.option_id, Answer(str(chosen.kind)))
@@ -75,18 +60,9 @@ class ClientRequests:
 
     async def inquire(self, inquiry: Inquiry) -> Reply:
         """Let the client's user answer."""
-        wanted = "elicitation.form" if inquiry.url is None else "elicitation.url"
-        request = request_of(inquiry, self._id) if self.side.can(wanted) else None
-        if request is None:
-            return DECLINED
-        await self._caught_up()
-        try:
-            reply = reply_of(await self.side.ask(acp.ELICITATION_CREATE, request))
-        except DragomanError as error:
-            log.warning("nobody could be asked: %s", error)
-            return DECLINED
-        if isinstance(request, acp.ElicitationUrl) and reply.action == "accept":
-            self._pages.add(request.elicitation_id)
+        reply, page = await ask_user(self.side, inquiry, self._id, caught_up=self._caught_up)
+        if page is not None:
+            self._pages.add(page)
         return reply
 
     async def page_done(self, event: model.InputAnswered) -> None:
@@ -99,19 +75,7 @@ class ClientRequests:
 
     def serve(self, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
         """Let the client serve a request; None if it did not offer that."""
-        method = acp.method_table().request(name)
-        if method is None or method.gate is None or not method.gate.is_open(self.side.capabilities):
-            return None
-        return self._served(method, replace(params, session_id=self._id))
-
-    async def _served(self, method: Method[Any, Any], params: Any) -> Any:
-        try:
-            return await self.side.ask(method, params)
-        except RemoteError:
-            # The client's own words are the peer's, too.
-            raise
-        except DragomanError as error:
-            raise prompt_responses.refusal(error) from error
+        return serve(self.side, name, replace(params, session_id=self._id))
 
 
 def _tool_call(question: Question) -> acp.ToolCallUpdate:

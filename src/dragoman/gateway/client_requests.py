@@ -7,7 +7,8 @@ client and questions are declined. Permission requests are decided in `gateway.c
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from dragoman.agent.client_side import ClientSide
 from dragoman.client.acp.inquiries import reply_of
 from dragoman.client.inquiries import DECLINED, Inquiry, Reply
-from dragoman.client.permissions import Question
+from dragoman.client.permissions import Answer, Question
 from dragoman.client.tool_input import part
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.methods import Method
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from dragoman.gateway.client_session import ClientSession
 
 log: Final = logging.getLogger("dragoman.gateway")
+
+_KINDS: Final = frozenset(answer.value for answer in Answer if answer is not Answer.CANCEL)
 
 
 class Services:
@@ -43,22 +46,7 @@ class Services:
     def serve(self, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
         """Let the client serve a request; None if it cannot, or if no client has the session."""
         client = self._client_of(params.session_id)
-        method = acp.method_table().request(name)
-        if client is None or method is None or method.gate is None:
-            return None
-        side = client.side(params.session_id)
-        if not method.gate.is_open(side.capabilities):
-            return None
-        return self._served(side, method, params)
-
-    async def _served(self, side: ClientSide, method: Method[Any, Any], params: Any) -> Any:
-        try:
-            return await side.ask(method, params)
-        except RemoteError:
-            # The client's own words are the peer's, too.
-            raise
-        except DragomanError as error:
-            raise prompt_responses.refusal(error) from error
+        return None if client is None else serve(client.side(params.session_id), name, params)
 
     # -- questions to the user
 
@@ -67,22 +55,14 @@ class Services:
         client = None if inquiry.session_id is None else self._client_of(inquiry.session_id)
         if client is None or inquiry.session_id is None:
             return DECLINED
-        side = client.side(inquiry.session_id)
-        wanted = "elicitation.form" if inquiry.url is None else "elicitation.url"
-        if not side.can(wanted):
-            return DECLINED
-        request = request_of(inquiry, inquiry.session_id)
-        if request is None:
-            return DECLINED
-        # The client must get the events before the question about them.
-        await client.caught_up(inquiry.session_id)
-        try:
-            reply = reply_of(await side.ask(acp.ELICITATION_CREATE, request))
-        except DragomanError as error:
-            log.warning("nobody could be asked: %s", error)
-            return DECLINED
-        if isinstance(request, acp.ElicitationUrl) and reply.action == "accept":
-            self._pages[request.elicitation_id] = client
+        reply, page = await ask_user(
+            client.side(inquiry.session_id),
+            inquiry,
+            inquiry.session_id,
+            caught_up=partial(client.caught_up, inquiry.session_id),
+        )
+        if page is not None:
+            self._pages[page] = client
         return reply
 
     def happened(self, event: model.Event) -> None:
@@ -95,6 +75,63 @@ class Services:
     def forget(self, client: ClientSession) -> None:
         """A client has gone."""
         self._pages = {page: other for page, other in self._pages.items() if other is not client}
+
+
+def serve(side: ClientSide, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
+    """Let a client serve a request for a file or a terminal; None if it did not offer that."""
+    method = acp.method_table().request(name)
+    if method is None or method.gate is None or not method.gate.is_open(side.capabilities):
+        return None
+    return _served(side, method, params)
+
+
+async def _served(side: ClientSide, method: Method[Any, Any], params: Any) -> Any:
+    try:
+        return await side.ask(method, params)
+    except RemoteError:
+        # The client's own words are the peer's, too.
+        raise
+    except DragomanError as error:
+        raise prompt_responses.refusal(error) from error
+
+
+def permission_options(question: Question) -> list[acp.PermissionOption]:
+    """The options of a question in the words of ACP, without those of an unknown kind."""
+    return [
+        acp.PermissionOption(
+            option_id=option.option_id,
+            name=getattr(option, "name", option.option_id),
+            kind=str(option.kind),
+        )
+        for option in question.options
+        if option.kind in _KINDS
+    ]
+
+
+async def ask_user(
+    side: ClientSide,
+    inquiry: Inquiry,
+    session_id: str,
+    *,
+    caught_up: Callable[[], Awaitable[None]],
+) -> tuple[Reply, str | None]:
+    """Let the user of a client answer. Returns also the id of a page that the user goes to.
+
+    `caught_up` waits until the client has the events before the question.
+    """
+    wanted = "elicitation.form" if inquiry.url is None else "elicitation.url"
+    request = request_of(inquiry, session_id) if side.can(wanted) else None
+    if request is None:
+        return DECLINED, None
+    await caught_up()
+    try:
+        reply = reply_of(await side.ask(acp.ELICITATION_CREATE, request))
+    except DragomanError as error:
+        log.warning("the user could not be asked: %s", error)
+        return DECLINED, None
+    if isinstance(request, acp.ElicitationUrl) and reply.action == "accept":
+        return reply, request.elicitation_id
+    return reply, None
 
 
 def request_of(

@@ -36,7 +36,7 @@ from dragoman.gateway import login, prompt_responses
 from dragoman.gateway.acp_filter import RAW_KEY
 from dragoman.gateway.acp_passthrough import PassthroughSession
 from dragoman.gateway.choices import Choices, stands_for_models, wanted_metadata, wanted_model
-from dragoman.gateway.client_requests import tool_call_of
+from dragoman.gateway.client_requests import permission_options, tool_call_of
 from dragoman.gateway.events_to_acp import AcpTranslator
 from dragoman.gateway.relay import Upstream
 from dragoman.gateway.session import GatewaySession, until_told
@@ -61,8 +61,6 @@ MAX_LISTED: Final = 10_000
 """Maximum number of sessions in one list."""
 
 _UPDATE: Final = acp.SESSION_UPDATE.name
-
-_KINDS: Final = frozenset(answer.value for answer in Answer if answer is not Answer.CANCEL)
 
 
 class ClientSession:
@@ -415,15 +413,6 @@ class ClientSession:
         """Let the client's user decide."""
         gateway_session = self._sessions[question.session_id]
         offered = {option.option_id: option for option in question.options}
-        options = [
-            acp.PermissionOption(
-                option_id=option.option_id,
-                name=getattr(option, "name", option.option_id),
-                kind=str(option.kind),
-            )
-            for option in offered.values()
-            if option.kind in _KINDS
-        ]
         if self._is_next(gateway_session, question):
             gateway_session.told.add(question.request_id)
         elif question.request_id and gateway_session.turning:
@@ -431,7 +420,9 @@ class ClientSession:
             await until_told(gateway_session.question(question.request_id))
             gateway_session.asked.pop(question.request_id, None)
         try:
-            chosen = await gateway_session.side.permission(tool_call_of(question), options)
+            chosen = await gateway_session.side.permission(
+                tool_call_of(question), permission_options(question)
+            )
         except DragomanError as error:
             log.warning("nobody could be asked for permission: %s", error)
             return Answer.REJECT_ONCE
