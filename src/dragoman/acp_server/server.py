@@ -32,6 +32,7 @@ from dragoman.agent.session import Session
 from dragoman.agent.speech import served_dialect
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import RESERVED
+from dragoman.dialects.acp.v1.methods import cancel_notice
 from dragoman.errors import (
     ConnectionLost,
     DragomanError,
@@ -48,7 +49,7 @@ from dragoman.transports.base import Stream
 from dragoman.version import __version__
 from dragoman.wire import codes
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
-from dragoman.wire.messages import Id, Request
+from dragoman.wire.messages import Request
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -139,7 +140,7 @@ class AcpServer:
         """
         settings = ConnectionSettings(
             max_line_size=self._front.max_line_size,
-            cancel_notice=_cancel_notice,
+            cancel_notice=cancel_notice,
             reserved=RESERVED,
         )
         try:
@@ -316,7 +317,3 @@ def _check(session: Session) -> None:
 def _editor_session_of(session: Session) -> EditorSession:
     editor_session: EditorSession = session.state.editor_session
     return editor_session
-
-
-def _cancel_notice(id: Id) -> tuple[str, Any]:
-    return acp.CANCEL_REQUEST.name, acp.CancelRequestNotification(request_id=id)

@@ -21,13 +21,13 @@ from dragoman.agent.settings import SessionSettings as Choices
 from dragoman.agent.speech import served_dialect
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import RESERVED
+from dragoman.dialects.acp.v1.methods import cancel_notice
 from dragoman.errors import ConnectionLost, UsageError
 from dragoman.rpc import Connection, ConnectionSettings, End
 from dragoman.transports import open_stdio
 from dragoman.transports.base import Stream
 from dragoman.transports.listener import Listener
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
-from dragoman.wire.messages import Id
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -112,7 +112,7 @@ class Agent:
         self._additional_directories = additional_directories
         self._settings = ConnectionSettings(
             max_line_size=max_line_size or DEFAULT_MAX_LINE_SIZE,
-            cancel_notice=_cancel_notice,
+            cancel_notice=cancel_notice,
             reserved=RESERVED,
         )
         self.handlers = AgentHandlers()
@@ -291,7 +291,3 @@ def _require_name(name: object, use: str) -> None:
     """Raise `UsageError` for a decorator that was used without the name it needs."""
     if not isinstance(name, str):
         raise UsageError(f"the name is missing: write {use}")
-
-
-def _cancel_notice(id: Id) -> tuple[str, Any]:
-    return acp.CANCEL_REQUEST.name, acp.CancelRequestNotification(request_id=id)

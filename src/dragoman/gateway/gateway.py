@@ -15,9 +15,9 @@ from dragoman.client.acp.client import AcpClient
 from dragoman.client.conversation import Peer
 from dragoman.client.early_messages import EarlyMessages
 from dragoman.client.permissions import Answer, Decision, Question
-from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.codec import RESERVED
+from dragoman.dialects.acp.v1.methods import cancel_notice
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
 from dragoman.gateway import prompt_responses
@@ -31,7 +31,6 @@ from dragoman.transports import listen_unix, listen_websocket
 from dragoman.transports.base import Stream
 from dragoman.transports.listener import Listener
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
-from dragoman.wire.messages import Id
 
 __all__ = ["RAW_KEY", "Gateway", "serve"]
 
@@ -73,7 +72,7 @@ class Gateway:
         """Makes the error that a client gets of one on the way to the peer."""
         self.settings = ConnectionSettings(
             max_line_size=max_line_size or DEFAULT_MAX_LINE_SIZE,
-            cancel_notice=_cancel_notice,
+            cancel_notice=cancel_notice,
             reserved=RESERVED,
         )
         self._clients: dict[str, ClientSession] = {}
@@ -142,7 +141,3 @@ class Gateway:
         client = self._clients.get(question.session_id)
         # No client has the session open, so no user can allow it.
         return Answer.REJECT_ONCE if client is None else await client.decide(question)
-
-
-def _cancel_notice(id: Id) -> tuple[str, Any]:
-    return acp.CANCEL_REQUEST.name, acp.CancelRequestNotification(request_id=id)

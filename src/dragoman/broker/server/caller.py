@@ -28,7 +28,7 @@ from dragoman.client.options import plain_of
 from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.handshake import version_note
-from dragoman.dialects.acp.v1.methods import SESSION_FORK_NAME
+from dragoman.dialects.acp.v1.methods import SESSION_FORK_NAME, cancel_notice
 from dragoman.errors import BudgetExceeded, DragomanError, RemoteError
 from dragoman.rpc import LATER, Call, Connection, ConnectionSettings, End, boundary
 from dragoman.store.records import new_job_id
@@ -82,7 +82,7 @@ class Caller:
             self,
             settings=ConnectionSettings(
                 max_line_size=(DEFAULT_MAX_LINE_SIZE if limit is None else limit) + ADDED_SIZE,
-                cancel_notice=_cancel_notice,
+                cancel_notice=cancel_notice,
             ),
         )
         self._handlers: dict[str, Callable[[Request], Any]] = {
@@ -403,10 +403,6 @@ class Caller:
             raise
         except DragomanError as error:
             raise error_codec.refusal(error) from error
-
-
-def _cancel_notice(id: Id) -> tuple[str, Any]:
-    return acp.CANCEL_REQUEST.name, acp.CancelRequestNotification(request_id=id)
 
 
 def _is_legacy(request: Request) -> bool:

@@ -8,14 +8,14 @@ permitted, no command is run. It does nothing itself: `client` tells the agent w
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dragoman.client.options import DialectOptions
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import RESERVED
+from dragoman.dialects.acp.v1.methods import cancel_notice
 from dragoman.rpc import ConnectionSettings
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
-from dragoman.wire.messages import Id
 
 if TYPE_CHECKING:
     from dragoman.client.acp.inbound import Elicit, Extension
@@ -68,11 +68,7 @@ class ClientOptions(DialectOptions, frozen=True, kw_only=True):
 def connection_settings(max_line_size: int | None) -> ConnectionSettings:
     """What ACP wants different on a connection."""
     return ConnectionSettings(
-        cancel_notice=_cancel_notice,
+        cancel_notice=cancel_notice,
         reserved=RESERVED,
         max_line_size=DEFAULT_MAX_LINE_SIZE if max_line_size is None else max_line_size,
     )
-
-
-def _cancel_notice(id: Id) -> tuple[str, Any]:
-    return "$/cancel_request", acp.CancelRequestNotification(request_id=id)

@@ -23,6 +23,7 @@ from dragoman.dialects.acp.v1 import (
     updates,
 )
 from dragoman.dialects.acp.v1.shape import Wire
+from dragoman.wire.messages import Id
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -277,6 +278,12 @@ ELICITATION_COMPLETE: Final[Method[services.CompleteElicitationNotification, Non
 CANCEL_REQUEST: Final[Method[session.CancelRequestNotification, None]] = Method(
     "$/cancel_request", "both", "notification", session.CancelRequestNotification
 )
+
+
+def cancel_notice(id: Id) -> tuple[str, session.CancelRequestNotification]:
+    """The notification that a request was given up, for `ConnectionSettings.cancel_notice`."""
+    return CANCEL_REQUEST.name, session.CancelRequestNotification(request_id=id)
+
 
 METHODS: Final[tuple[Method[Any, Any], ...]] = (
     INITIALIZE,
