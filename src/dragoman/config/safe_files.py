@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 
 from dragoman.client.folders import make_private
 from dragoman.errors import ConfigInvalid, DragomanError, FileFailed, UsageError
-from dragoman.transports.file_lock import wait_for_lock
 
 MAX_FILE_SIZE: Final = 1024 * 1024
 """No settings are larger; a file of gigabytes in a checkout shall not be read into memory."""
@@ -282,6 +281,8 @@ def locked(path: Path, *, timeout: float = LOCK_TIMEOUT) -> Iterator[None]:
 
 
 def _wait(fd: int, lock: Path, timeout: float) -> bool:
+    from dragoman.transports.file_lock import wait_for_lock
+
     try:
         return wait_for_lock(fd, timeout=timeout)
     except OSError as error:

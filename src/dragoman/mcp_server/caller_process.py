@@ -1,8 +1,7 @@
 """Find the local process at the other end of a loopback TCP connection (Linux, via /proc).
 
 A stdio server inherits the delegation depth from its parent; an HTTP server has to look up its
-caller, or delegated work could delegate without limit. `runs.lineage` reads the environment found
-here.
+caller, or delegated work could delegate without limit. `runs.lineage` reads its environment.
 """
 
 from __future__ import annotations
@@ -55,13 +54,3 @@ def _inodes(port: int, proc: Path) -> Iterator[str]:
                 # The inode is 0 when the connection is over and only its memory is left.
                 if len(words) > 9 and words[1] in ends and words[9] != "0":
                     yield words[9]
-
-
-def environment_of(pid: int, *, proc: Path = PROC) -> dict[str, str]:
-    """The variables of ours that a process was started with; empty if unknown."""
-    try:
-        text = (proc / str(pid) / "environ").read_bytes()
-    except OSError:
-        return {}
-    found = (entry.decode("utf-8", "replace").partition("=") for entry in text.split(b"\0"))
-    return {name: value for name, _, value in found if name.startswith("DRAGOMAN_")}

@@ -28,7 +28,7 @@ from dragoman.delegation.peer_status import overview
 from dragoman.errors import DragomanError, UnknownJob, UsageError
 from dragoman.mcp_server import tool_results, tools
 from dragoman.mcp_server.ask_peer import PeerLead, PeerQuestion, ask
-from dragoman.mcp_server.caller_process import caller_of, environment_of
+from dragoman.mcp_server.caller_process import caller_of
 from dragoman.mcp_server.progress import Progress
 from dragoman.mcp_server.running_work import RunningWork, WorkList
 from dragoman.mcp_server.tool_results import ToolAnswer
@@ -37,6 +37,7 @@ from dragoman.rpc.tasks import was_cancelled
 from dragoman.runs.context import RunContext, load_context
 from dragoman.runs.jobs import cancel_job, find_job, wait_for
 from dragoman.runs.lineage import Lineage, inherited
+from dragoman.transports.process.identity import variables_of
 from dragoman.version import __version__
 
 if TYPE_CHECKING:
@@ -324,7 +325,9 @@ class ToolHandlers:
         pid = call.caller()
         if pid is None:
             return own
-        return max(own, inherited(environment_of(pid), pid=pid), key=lambda one: one.depth)
+        return max(
+            own, inherited(variables_of(pid, "DRAGOMAN_") or {}, pid=pid), key=lambda one: one.depth
+        )
 
 
 class _Call:

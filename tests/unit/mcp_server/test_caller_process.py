@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.mcp_server.caller_process import caller_of, environment_of
+from dragoman.mcp_server.caller_process import caller_of
+from dragoman.transports.process.identity import variables_of
 from tests.aio import aio
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid inode\n"
@@ -48,11 +49,11 @@ def test_another_address_or_a_connection_that_is_over_leads_nowhere(
 
 def test_where_the_system_shows_nothing_nobody_is_found(tmp_path: Path) -> None:
     assert caller_of(80, proc=tmp_path) is None
-    assert environment_of(80, proc=tmp_path) == {}
+    assert variables_of(80, "", proc=tmp_path) is None
 
 
 def test_only_variables_of_ours_are_read(tmp_path: Path) -> None:
-    found = environment_of(4242, proc=kernel(tmp_path))
+    found = variables_of(4242, "DRAGOMAN_", proc=kernel(tmp_path))
     assert found == {"DRAGOMAN_DEPTH": "2", "DRAGOMAN_LINEAGE": "j-1"}
 
 

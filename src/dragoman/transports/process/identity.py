@@ -13,12 +13,14 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 PROC = Path("/proc")
+
+MAX_PROCESSES: Final = 1000
+"""Processes whose memory is added up; of a larger tree the rest is left out."""
 
 MAX_LAUNCHERS = 5
 """How many processes may start each other until the program that does the work: `npx` starts a
@@ -133,6 +135,55 @@ def resident_size(pid: int, *, proc: Path = PROC) -> int | None:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+def resident_tree(pid: int, *, proc: Path = PROC) -> int | None:
+    """Bytes of memory that a process and all its descendants have, where the system tells."""
+    total = resident_size(pid, proc=proc)
+    if total is None:
+        return None
+    # The kernel lists the children of a process, where it was built for that; else all are read.
+    listed = (proc / str(pid) / "task" / str(pid) / "children").exists()
+    below = None if listed else _all_children(proc)
+    seen = {pid}
+    waiting = [pid]
+    while waiting and len(seen) < MAX_PROCESSES:
+        parent = waiting.pop()
+        for child in _children(parent, proc) if below is None else below.get(parent, ()):
+            if child not in seen:
+                seen.add(child)
+                waiting.append(child)
+                # One that has just ended has no memory any more.
+                total += resident_size(child, proc=proc) or 0
+    return total
+
+
+def _all_children(proc: Path) -> dict[int, list[int]]:
+    """The children of every process, by one look at all of them."""
+    below: dict[int, list[int]] = {}
+    for entry in proc.iterdir() if proc.is_dir() else ():
+        if entry.name.isdigit() and (parent := parent_of(int(entry.name), proc=proc)):
+            below.setdefault(parent, []).append(int(entry.name))
+    return below
+
+
+def parent_of(pid: int, *, proc: Path = PROC) -> int:
+    """The parent of a process; 0 if the system does not tell."""
+    try:
+        return int(_fields(pid, proc)[1])
+    except (ValueError, IndexError):
+        return 0
+
+
+def variables_of(pid: int, prefix: str, *, proc: Path = PROC) -> dict[str, str] | None:
+    """The variables that a process was started with, by a beginning of their names; None if the
+    system does not tell, as of a process of another user."""
+    try:
+        text = (proc / str(pid) / "environ").read_bytes()
+    except OSError:
+        return None
+    found = (entry.decode("utf-8", "replace").partition("=") for entry in text.split(b"\0"))
+    return {name: value for name, _, value in found if name.startswith(prefix)}
+
+
 def _started(pid: int, proc: Path) -> str:
     """When a living process was started; empty if there is none."""
     if sys.platform != "linux":
@@ -157,9 +208,11 @@ def _fields(pid: int, proc: Path) -> list[bytes]:
 def _children(pid: int, proc: Path) -> list[int]:
     """The children of a process, where the system tells; those of each of its threads."""
     found: list[int] = []
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError):
         for task in (proc / str(pid) / "task").iterdir():
-            found += map(int, (task / "children").read_text().split())
+            # A thread may end while it is looked at.
+            with contextlib.suppress(OSError, ValueError):
+                found += map(int, (task / "children").read_text().split())
     return found
 
 
@@ -208,61 +261,3 @@ def _namespace(proc: Path) -> str:
         return os.readlink(proc / "self/ns/pid")
     except OSError:
         return ""
-
-
-MAX_PROCESSES: Final = 1000
-"""Processes that are looked at: whoever has started more is told of these, and nobody waits."""
-
-
-def resident_tree(pid: int, *, proc: Path = PROC) -> int | None:
-    """Bytes of memory that a process and all its descendants have, where the system tells."""
-    total = resident_size(pid, proc=proc)
-    if total is None:
-        return None
-    # The kernel lists the children of a process, where it was built for that; else all are read.
-    listed = (proc / str(pid) / "task" / str(pid) / "children").exists()
-    children = _listed(proc) if listed else _searched(proc)
-    seen = {pid}
-    waiting = [pid]
-    while waiting and len(seen) < MAX_PROCESSES:
-        for child in children(waiting.pop()):
-            if child not in seen:
-                seen.add(child)
-                waiting.append(child)
-                # One that has just ended has no memory any more.
-                total += resident_size(child, proc=proc) or 0
-    return total
-
-
-def _listed(proc: Path) -> Callable[[int], Iterable[int]]:
-    """The children of a process, each thread of which may have its own."""
-
-    def children(pid: int) -> list[int]:
-        found: list[int] = []
-        try:
-            threads = list((proc / str(pid) / "task").iterdir())
-        except OSError:
-            return found
-        for thread in threads:
-            try:
-                found += map(int, (thread / "children").read_text().split())
-            except (OSError, ValueError):
-                continue
-        return found
-
-    return children
-
-
-def _searched(proc: Path) -> Callable[[int], Iterable[int]]:
-    """The same out of one look at every process that there is."""
-    of: dict[int, list[int]] = {}
-    for entry in proc.iterdir() if proc.is_dir() else ():
-        if not entry.name.isdigit():
-            continue
-        try:
-            # The name of the program stands in parentheses and may hold anything.
-            fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-            of.setdefault(int(fields[1]), []).append(int(entry.name))
-        except (OSError, ValueError, IndexError):
-            continue
-    return lambda pid: of.get(pid, ())
