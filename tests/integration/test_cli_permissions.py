@@ -69,7 +69,7 @@ def test_a_read_is_what_would_be_read_and_not_what_the_agent_calls_one(cli: Cli)
     for flags in ((), ("--approve-reads",)):
         done = cli("run", asks(READ, RUN, DIFF, UNKNOWN, FLAG), *flags, *agent(cli))
         assert said(done.out) == CLAIMED, done.err
-        assert "4 permissions denied" in done.out
+        assert "4 permissions denied" in done.err
 
 
 def test_a_read_is_judged_alike_behind_a_broker_with_and_without_a_caller(warm: Cli) -> None:
@@ -94,7 +94,7 @@ def test_a_file_is_written_as_the_policy_says_and_what_was_refused_is_counted(
     (cli.cwd / ".git" / "hooks").mkdir(parents=True)
     done = cli("run", saves("a", ".git/hooks/pre-commit"), flag, *agent(cli))
     assert said(done.out) == SAVED[flag], done.err
-    assert ("1 permission denied" if flag == "--approve-all" else "2 permissions") in done.out
+    assert ("1 permission denied" if flag == "--approve-all" else "2 permissions") in done.err
     assert (cli.cwd / "a").exists() is (flag == "--approve-all")
     assert not (cli.cwd / ".git/hooks/pre-commit").exists()
 
@@ -105,7 +105,7 @@ def test_a_file_is_written_alike_behind_a_broker_with_and_without_a_caller(warm:
     for flag, expected in SAVED.items():
         done = warm("run", prompt, flag, "-s", "talk", *agent(warm))
         assert said(done.out) == expected, done.err
-        assert ("1 permission denied" if flag == "--approve-all" else "2 permissions") in done.out
+        assert ("1 permission denied" if flag == "--approve-all" else "2 permissions") in done.err
         left = warm("run", prompt, flag, "-s", "talk", "--no-wait", *agent(warm))
         assert said(warm("jobs", "result", left.out.strip(), "--wait").out) == expected
     assert not (warm.cwd / ".git/hooks/pre-commit").exists()
@@ -168,7 +168,7 @@ def test_a_turn_with_a_denial_and_no_approval_is_denied_whatever_the_agent_says(
     assert (done.code, result["exit_code"], result["outcome"]) == (5, 5, "denied")
     assert (len(result["denials"]), result["approvals"]) == (1, 0)
     told = cli("run", prompt, *agent(cli))
-    assert told.code == 5 and "[ended] denied" in told.out and "denied in it" in told.err
+    assert told.code == 5 and "[ended] denied" in told.err and "denied in it" in told.err
 
 
 def test_a_mixture_of_denials_and_approvals_is_told_in_the_result(cli: Cli) -> None:
@@ -176,7 +176,7 @@ def test_a_mixture_of_denials_and_approvals_is_told_in_the_result(cli: Cli) -> N
     result = result_of(done.out)
     assert (done.code, result["outcome"]) == (0, "ok")
     assert (len(result["denials"]), result["approvals"]) == (2, 1)
-    assert "2 permissions denied, 1 approved" in cli("run", MIXED, *agent(cli)).out
+    assert "2 permissions denied, 1 approved" in cli("run", MIXED, *agent(cli)).err
 
 
 def test_a_denied_turn_is_a_denied_job_with_and_without_a_caller(warm: Cli) -> None:

@@ -39,11 +39,8 @@ def lines_of(out: str) -> list[dict[str, Any]]:
 def test_a_prompt_is_answered_and_the_last_line_says_how_it_ended(cli: Cli) -> None:
     done = cli.child("run", "hello there", "--", *AGENT)
     assert done.code == 0
-    said, empty, end = done.out.splitlines()
-    assert (said, empty) == ("you said hello there", "")
-    assert end.startswith("[done] ok, ")
-    assert "\x1b" not in done.out
-    assert re.fullmatch(r"dragoman: job j-[0-9a-z]{12}\n", done.err)
+    assert done.out == "you said hello there\n"
+    assert re.fullmatch(r"dragoman: job j-[0-9a-z]{12}\n\[done\] ok, .*\n", done.err)
 
 
 def test_a_prompt_comes_from_a_pipe_a_file_or_both_together(cli: Cli) -> None:
@@ -140,7 +137,7 @@ def test_the_built_in_agent_answers_a_question_about_a_repository(cli: Cli) -> N
     (cli.cwd / "zoo.py").write_text("import os\n\n\ndef feed_the_bears() -> None: ...\n")
     done = cli("run", "scout", "where is feed_the_bears defined?")
     assert done.code == 0, done.err
-    assert "[plan]" in done.out and "[tool]" in done.out and "zoo.py:4" in done.out
+    assert "[plan]" in done.err and "[tool]" in done.err and "zoo.py:4" in done.out
     unknown = cli("run", "scout", "where is no_such_thing_at_all defined?", "--format", "quiet")
     assert unknown.code == 1
 
@@ -186,7 +183,8 @@ def test_strict_json_leaves_stderr_empty_whatever_goes_wrong(cli: Cli) -> None:
 def test_text_shows_thinking_plan_and_tools_and_neutralises_what_a_terminal_obeys(cli: Cli) -> None:
     story = Story((Think("hm"), SetPlan((("look", "in_progress"),)), Say("\x1b]0;evil\x07done")))
     done = cli("run", "hi", "--", *command(story, dialect="acp"))
-    assert done.out.splitlines()[:4] == ["[thinking] hm", "[plan]", "  [>] look", "␛]0;evil␇done"]
+    assert done.out == "␛]0;evil␇done\n"
+    assert done.err.splitlines()[1:4] == ["[thinking] hm", "[plan]", "  [>] look"]
     evil = cli.ask("evil")
     assert not set(evil.out) & {"\x1b", "\x07", "\x9b", "\x7f"}
 
@@ -197,8 +195,8 @@ def test_text_shows_thinking_plan_and_tools_and_neutralises_what_a_terminal_obey
 def test_without_a_terminal_writing_is_denied_reported_and_has_its_exit_code(cli: Cli) -> None:
     done = cli.ask("write")
     assert done.code == 5
-    assert "[permission] denied: Write notes.md" in done.out
-    assert "    -old\n    +new\n" in done.out
+    assert "[permission] denied: Write notes.md" in done.err
+    assert "    -old\n    +new\n" in done.err
     assert "denied in it: Write notes.md" in done.err and "--approve-all" in done.err
     result = lines_of(cli.ask("write", "--format", "json").out)[-1]
     assert [denial["title"] for denial in result["denials"]] == ["Write notes.md"]
@@ -207,7 +205,7 @@ def test_without_a_terminal_writing_is_denied_reported_and_has_its_exit_code(cli
 def test_approving_all_lets_the_agent_write(cli: Cli) -> None:
     done = cli.ask("write", "--approve-all")
     assert done.code == 0
-    assert "[permission] allowed: Write notes.md" in done.out and "written" in done.out
+    assert "[permission] allowed: Write notes.md" in done.err and "written" in done.out
 
 
 def test_files_are_offered_under_every_policy_so_that_each_request_is_judged(cli: Cli) -> None:

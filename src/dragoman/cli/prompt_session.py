@@ -9,6 +9,7 @@ continues. Rendering is in `cli.output`.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
@@ -54,6 +55,8 @@ class PromptSession(RunListener):
         self.show = show
         self.run = Run(_request(plan, live, show, record, adapter), listener=self)
         self._live = live
+        self._waiting_since: float | None = time.monotonic()
+        """Since when the person waits for the first turn: the agent is started, too."""
         self._muted = False
         self._tasks = TaskOwner("the command")
         self._main = asyncio.current_task()
@@ -62,6 +65,7 @@ class PromptSession(RunListener):
     async def turn(self, blocks: Sequence[Block]) -> TurnReport:
         """Run one prompt to its end, whatever that is, and show the result."""
         plan = self.plan
+        since, self._waiting_since = self._waiting_since or time.monotonic(), None
         seen = await self.run.prompt(blocks)
         result = seen.result
         assert result is not None
@@ -78,7 +82,7 @@ class PromptSession(RunListener):
             peer=plan.name,
             session=self.run.opened.conversation.id,
             result=result,
-            seconds=seen.seconds,
+            seconds=time.monotonic() - since,
             exit_code=code,
             model=seen.model,
             mode=seen.view.mode,

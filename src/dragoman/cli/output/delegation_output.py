@@ -13,6 +13,7 @@ import msgspec
 from dragoman.cli.exit_codes import ExitCode, of_outcome
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.quiet import Quiet
+from dragoman.cli.output.turn_text import TextShow
 from dragoman.delegation.execution import DelegationListener
 from dragoman.delegation.spending_limits import OVER_BUDGET
 from dragoman.errors import Unsupported, UsageError
@@ -36,6 +37,10 @@ class DelegationOutput(DelegationListener):
         self._show = show
         self._json = show if isinstance(show, JsonLines) else None
         self._quiet = isinstance(show, Quiet)
+        self._answers_at_end = isinstance(show, TextShow) and show.separate
+        if isinstance(show, TextShow) and show.separate:
+            # Only the last attempt has the answer, and which one it is shows at the end.
+            show.streams_answer = False
 
     def job(self, job: str) -> None:
         if self._json is not None:
@@ -84,11 +89,11 @@ class DelegationOutput(DelegationListener):
             self._json.flush()
             if self._json.strict:
                 return code
-        elif self._quiet:
+        elif self._quiet or self._answers_at_end:
             if text := done.text.strip("\n"):
                 show.write_data(text + "\n")
                 show.flush()
-            if done.ok and len(done.attempts) == 1:
+            if self._quiet and done.ok and len(done.attempts) == 1:
                 return code
         for line in done.lines():
             show.notice(line)

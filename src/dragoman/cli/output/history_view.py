@@ -5,16 +5,26 @@ Unlike `output.text`, it shows the prompts too and ends each turn with its outco
 
 from __future__ import annotations
 
+from typing import TextIO
+
 from msgspec.structs import replace
 
 from dragoman.cli.output.escape import neutral
+from dragoman.cli.output.terminal import paint_for
 from dragoman.cli.output.turn_text import TextShow
 from dragoman.events import model
 from dragoman.events.parts import Text
 
 
 class HistoryView(TextShow):
-    """Shows events of stored turns, or of turns started by another command."""
+    """Shows events of stored turns, or of turns started by another command, all on stdout."""
+
+    def __init__(
+        self, out: TextIO | None = None, err: TextIO | None = None, *, verbose: bool = False
+    ) -> None:
+        super().__init__(out, err, verbose=verbose)
+        self.separate = False
+        self._paint = paint_for(self.out)
 
     def event(self, event: model.Event) -> None:
         if event.replay:

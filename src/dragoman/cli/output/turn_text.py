@@ -1,8 +1,9 @@
 """Render a turn as text for people while it runs.
 
 Shows the streamed answer, thoughts, tool calls with their changes, the plan, denials, and a summary
-at the end, without values that the agent did not report. Lines are never overwritten, so pipes,
-files and terminals get the same lines. Agent text is escaped (`output.escape`).
+at the end, without values that the agent did not report. On a terminal all of it goes to stdout.
+Otherwise stdout gets the answer, and stderr everything else. Agent text is escaped
+(`output.escape`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from msgspec import UnsetType
 from dragoman.catalogue.enforcement import NOT_ENFORCED
 from dragoman.cli.output.escape import joined, neutral, one_line
 from dragoman.cli.output.renderer import Renderer, TurnReport
-from dragoman.cli.output.terminal import paint_for, put
+from dragoman.cli.output.terminal import is_terminal, paint_for, put
 from dragoman.events import fold, model
 from dragoman.events.parts import Cost, FileChange, Location, Text, Usage
 from dragoman.events.view import Tool, View
@@ -57,11 +58,17 @@ class TextShow(Renderer):
     ) -> None:
         super().__init__(out, err)
         self.verbose = verbose
-        self._paint = paint_for(self.out)
+        self.separate = not is_terminal(self.out)
+        """Whether everything but the answer goes to stderr."""
+        self.streams_answer = True
+        """Whether the answer is written while it comes. A delegation writes the one that counts."""
+        self._paint = paint_for(self.err if self.separate else self.out)
         self._view = View()
         self._speaker: Role | None = None
         self._at_start = True
-        """Whether the next character begins a line."""
+        """Whether the next character of the answer begins a line."""
+        self._aside_at_start = True
+        """The same for what goes to stderr."""
         self._told_tools: dict[str, ToolStatus] = {}
         self._told_changes: set[int] = set()
         """Changes that were shown, by their hashes: they may be long."""
@@ -168,25 +175,41 @@ class TextShow(Renderer):
             self._end_line()
             self._speaker = role
             if role is Role.THOUGHT:
-                self._put(self._paint("[thinking] ", "dim"))
+                self._put_aside(self._paint("[thinking] ", "dim"))
         self._answered_something |= role is Role.AGENT
         safe = neutral(text)
-        self._put(self._paint(safe, "dim") if role is Role.THOUGHT else safe, safe)
+        if role is Role.AGENT:
+            if self.streams_answer:
+                self.write(safe)
+                self._at_start = safe.endswith("\n")
+        else:
+            self._put_aside(self._paint(safe, "dim") if role is Role.THOUGHT else safe, safe)
 
-    def _put(self, text: str, plain: str | None = None) -> None:
-        self.write(text)
-        self._at_start = (plain if plain is not None else text).endswith("\n")
+    def _put_aside(self, text: str, plain: str | None = None) -> None:
+        """Write what is not the answer."""
+        at_start = (plain if plain is not None else text).endswith("\n")
+        if self.separate:
+            # What was said before it is written before it.
+            self.flush()
+            put(self.err, text)
+            self._aside_at_start = at_start
+        else:
+            self.write(text)
+            self._at_start = at_start
 
     def _end_line(self) -> None:
         if not self._at_start:
             self.write("\n")
             self._at_start = True
+        if not self._aside_at_start:
+            put(self.err, "\n")
+            self._aside_at_start = True
 
     def _line(self, text: str, *styles: str) -> None:
         """A line of ours, after whatever was being said."""
         self._end_line()
         self._speaker = None
-        self.write(self._paint(text, *styles) + "\n")
+        self._put_aside(self._paint(text, *styles) + "\n")
 
     # -- tools
 
@@ -310,7 +333,8 @@ class TextShow(Renderer):
         self._speaker = None
         good = report.result.ok
         line = f"[{'done' if good else 'ended'}] {summary(report, self._view.usage)}"
-        self.write(joined("", ["\n", self._paint(line, "green" if good else "red"), "\n"]))
+        space = "" if self.separate else "\n"
+        self._put_aside(joined("", [space, self._paint(line, "green" if good else "red"), "\n"]))
         self.flush()
         self._answered_something = False
         self._tools_changed = False

@@ -43,7 +43,7 @@ def test_a_person_sees_who_is_asked_and_every_attempt_at_the_end() -> None:
     lines = [line.removeprefix("dragoman: ") for line in err.splitlines()]
     assert lines[:3] == ["job j-1", "attempt 1: alpha [it claims review]", "something"]
     assert lines[3].startswith("1. alpha: failed") and lines[4].startswith("2. beta: ok")
-    assert (out, code) == ("", 0)
+    assert (out, code) == ("well\n", 0)
 
 
 def test_a_program_gets_a_line_for_each_step() -> None:

@@ -45,8 +45,18 @@ from dragoman.events.words import (
 from tests.unit.cli.output.happening import happened, report
 
 
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
 def shown(*events: model.Event, verbose: bool = False) -> str:
-    out = io.StringIO()
+    out = Screen()
     show = TextShow(out, io.StringIO(), verbose=verbose)
     for event in events:
         show.event(event)
@@ -233,7 +243,7 @@ def test_only_verbose_shows_the_peer_the_session_and_services() -> None:
 
 
 def test_the_end_has_a_line_of_its_own_and_trouble_goes_to_stderr() -> None:
-    out, err = io.StringIO(), io.StringIO()
+    out, err = Screen(), io.StringIO()
     show = TextShow(out, err)
     show.event(said("half a line"))
     show.event(happened(model.UsageReported, "turn", Usage(total_tokens=5)))
@@ -243,6 +253,19 @@ def test_the_end_has_a_line_of_its_own_and_trouble_goes_to_stderr() -> None:
     show.notice("by the way")
     show.failed(UsageError("not like this"))
     assert "by the way" in err.getvalue() and "not like this" in err.getvalue()
+
+
+def test_a_pipe_gets_the_answer_and_stderr_everything_else() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    show = TextShow(out, err)
+    show.event(said("hm", Role.THOUGHT))
+    show.event(said("One "))
+    show.event(said("two"))
+    show.event(happened(model.ToolChanged, "c1", title="Run", status=ToolStatus.COMPLETED))
+    show.event(said("three"))
+    show.ended(report(Outcome.OK))
+    assert out.getvalue() == "One two\nthree\n"
+    assert err.getvalue() == "[thinking] hm\n[tool] Run: done\n[done] ok, 1.0 s\n"
 
 
 def test_no_word_of_an_agent_has_power() -> None:
@@ -280,7 +303,7 @@ def test_no_word_of_an_agent_has_power() -> None:
 
 
 def test_nothing_that_was_shown_is_kept() -> None:
-    out = io.StringIO()
+    out = Screen()
     show = TextShow(out, io.StringIO())
     for number in range(3):
         show.event(said("word " * 100))
