@@ -56,7 +56,7 @@ async def test_a_named_agent_answers(name: str, home: Path, workspace: Path) -> 
         ended = await dragoman("run", name, "CHUNKS:3", cwd=workspace, environment=environment)
     assert ended.code == 0, ended.err
     assert "chunk-1 chunk-2 chunk-3" in ended.out
-    assert "[done] ok" in ended.out
+    assert "[done] ok" in ended.err
     assert living_in(home) == []
 
 
