@@ -7,6 +7,9 @@ Written with `json` and `sys.stdin` alone, so that they share no code with the c
 Each start and each method is a line in LOG. NUMBER chooses the names of `chained`.
 """
 
+# A script in the style of the documents' examples, which have no types.
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, attr-defined"
+
 import json
 import os
 import sys
