@@ -158,5 +158,10 @@ def test_folders_and_files_are_made_in_one_place() -> None:
     assert users_of(MAKERS) == MAKERS
 
 
+def test_no_module_is_longer_than_600_lines() -> None:
+    sizes = {path: len(path.read_text("utf-8").splitlines()) for path in SOURCE.rglob("*.py")}
+    assert {path.name: size for path, size in sizes.items() if size > 600} == {}
+
+
 def test_tasks_and_threads_are_started_only_by_what_owns_them() -> None:
     assert users_of(STARTERS) == STARTERS

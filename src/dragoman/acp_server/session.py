@@ -36,7 +36,8 @@ from dragoman.gateway import prompt_responses
 from dragoman.gateway.choices import Choices
 from dragoman.runs.brief import brief_for
 from dragoman.runs.conversation_summary import ConversationSummary
-from dragoman.runs.sessions import RESTORED, begun_once
+from dragoman.runs.session_lock import begun_once
+from dragoman.runs.sessions import RESTORED
 from dragoman.store.history import events_of
 from dragoman.store.records import new_job_id
 from dragoman.wire import codes

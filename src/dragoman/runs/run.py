@@ -52,7 +52,6 @@ from dragoman.runs.sessions import (
     RESTORED,
     OpenedSession,
     WantedSession,
-    begun_once,
     blame,
     brief_of,
     broker_ended,
@@ -60,7 +59,6 @@ from dragoman.runs.sessions import (
     discard,
     job_terms,
     leave,
-    only_turn,
     open_session,
     place_of,
     recall,
@@ -286,6 +284,8 @@ class Run:
             self._work_in(place_of(record, folder))
             await self._open(record)
             return
+        from dragoman.runs.session_lock import begun_once
+
         async with begun_once(word, peer=request.peer, folder=folder):
             # Another caller may have begun it while this one waited for the lock.
             record = recall(word, peer=request.peer, folder=folder, on_notice=notice)
@@ -475,6 +475,8 @@ class Run:
         blocks = self._with_brief(blocks)
         before = await self._look()
         if self._keeper is not None:
+            from dragoman.runs.session_lock import only_turn
+
             async with only_turn(
                 self.opened,
                 named=request.session is not None,

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -53,13 +52,6 @@ if TYPE_CHECKING:
     from dragoman.store import SessionRecord, Store
 
 log: Final = logging.getLogger(__name__)
-
-BEGIN_TIMEOUT: Final = 90.0
-"""Seconds to wait for another command that begins the same session: its agent may have to start,
-and then to open it."""
-
-LOCK_INTERVAL: Final = 0.01
-"""Seconds between two tries to lock the name of a session."""
 
 SUBMIT_TIMEOUT: Final = 10.0
 """Seconds for a broker to take a prompt that nothing waits for. It puts the prompt into its queue
@@ -469,61 +461,6 @@ def _recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
             return None
     # A closed session of that name is left alone: another one may have it.
     return None if record.name == word and record.closed_at is not None else record
-
-
-@asynccontextmanager
-async def begun_once(
-    name: str, *, peer: str, folder: Path, paths: Paths | None = None
-) -> AsyncIterator[None]:
-    """Hold a name in which a session is about to begin: who wants the same one waits, and then
-    finds it. Where nothing can be held, everybody goes on as if alone."""
-    from dragoman.broker.lock import HeldLock, try_lock
-    from dragoman.client.folders import make_private
-    from dragoman.paths import find_paths
-    from dragoman.store.records import root_of
-
-    words = "\0".join((peer, str(root_of(folder)), name))
-    names = (paths or find_paths()).runtime / "names"
-    path = names / f"{hashlib.sha256(words.encode()).hexdigest()[:16]}.lock"
-    lock: HeldLock | None = None
-    # A name that is held for so long will not be free before the patience of a person ends.
-    try:
-        await asyncio.to_thread(make_private, names)
-        async with asyncio.timeout(BEGIN_TIMEOUT):
-            while (lock := try_lock(path)) is None:  # noqa: ASYNC110 - a lock of the system's
-                await asyncio.sleep(LOCK_INTERVAL)
-    except (OSError, TimeoutError) as error:
-        why = str(error) or f"another command has held it for {BEGIN_TIMEOUT:g} s"
-        log.warning("the name %s is not locked, and may be given to two sessions: %s", name, why)
-    try:
-        yield
-    finally:
-        if lock is not None:
-            lock.release()
-
-
-@asynccontextmanager
-async def only_turn(
-    opened: OpenedSession,
-    *,
-    named: bool,
-    peer: str,
-    folder: Path,
-    store: Callable[[], Awaitable[None]],
-) -> AsyncIterator[None]:
-    """Hold a session while a job begins in it without a broker, until `store` has stored the job.
-    Raises `TurnInProgress` if another process has begun one since the session was opened."""
-    if not named and opened.context != RESTORED:
-        # No other process knows it.
-        yield
-        return
-    from dragoman.broker.client.sessions import require_idle
-    from dragoman.paths import find_paths
-
-    async with begun_once(opened.key, peer=peer, folder=folder):
-        require_idle(opened.key, opened.key, besides=os.getpid(), paths=find_paths())
-        yield
-        await store()
 
 
 def place_of(record: SessionRecord, here: Path) -> Path:

@@ -37,7 +37,6 @@ from dragoman.runs.sessions import (
     OpenedSession,
     WantedSession,
     adopted,
-    begun_once,
     blame,
     broker_of,
     context_of,
@@ -377,53 +376,6 @@ def test_a_broker_is_told_how_long_a_turn_may_take_when_nobody_follows_it() -> N
     terms = job_terms("j-1", policy="deny-all", budgets=Budgets(total=7.0, silence=None))
     told = {"firstEvent": 180.0, "silence": None, "total": 7.0}
     assert terms["dragoman"]["budgets"] == told
-
-
-@aio
-async def test_a_name_is_held_while_its_session_begins_and_free_afterwards(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DRAGOMAN_RUNTIME_DIR", str(tmp_path / "run"))
-    order: list[str] = []
-    began, waits = asyncio.Event(), asyncio.Event()
-
-    async def first() -> None:
-        async with begun_once("talk", peer="scout", folder=tmp_path):
-            began.set()
-            await waits.wait()
-            order.append("first")
-
-    async def second() -> None:
-        await began.wait()
-        async with begun_once("other", peer="scout", folder=tmp_path):
-            order.append("other")
-        asyncio.get_running_loop().call_later(0.05, waits.set)
-        async with begun_once("talk", peer="scout", folder=tmp_path):
-            order.append("second")
-
-    async with asyncio.timeout(5):
-        await asyncio.gather(first(), second())
-    assert order == ["other", "first", "second"]
-    assert list((tmp_path / "run" / "names").iterdir()) == []
-
-
-@aio
-async def test_where_nothing_can_be_held_a_session_begins_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("DRAGOMAN_RUNTIME_DIR", str(tmp_path / "file"))
-    async with begun_once("talk", peer="scout", folder=tmp_path):
-        pass
-    monkeypatch.setenv("DRAGOMAN_RUNTIME_DIR", str(tmp_path / "run"))
-    monkeypatch.setattr(sessions, "BEGIN_TIMEOUT", 0.01)
-    async with begun_once("talk", peer="scout", folder=tmp_path):
-        async with begun_once("talk", peer="scout", folder=tmp_path):
-            assert len(list((tmp_path / "run" / "names").iterdir())) == 1
-    assert ["the name talk is not locked" in record.message for record in caplog.records] == [
-        True,
-        True,
-    ]
 
 
 @aio

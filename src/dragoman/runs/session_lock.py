@@ -1,0 +1,86 @@
+"""Locks on sessions: one command at a time begins a session of a name, or a turn without a broker.
+
+The locks are files in the runtime folder (`broker.lock`), so the end of a process releases them.
+`runs.sessions` finds and opens the sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dragoman.runs.sessions import RESTORED
+
+if TYPE_CHECKING:
+    from dragoman.paths import Paths
+    from dragoman.runs.sessions import OpenedSession
+
+log: Final = logging.getLogger(__name__)
+
+BEGIN_TIMEOUT: Final = 90.0
+"""Seconds to wait for another command that begins the same session: its agent may have to start,
+and then to open it."""
+
+LOCK_INTERVAL: Final = 0.01
+"""Seconds between two tries to lock the name of a session."""
+
+
+@asynccontextmanager
+async def begun_once(
+    name: str, *, peer: str, folder: Path, paths: Paths | None = None
+) -> AsyncIterator[None]:
+    """Hold a name in which a session is about to begin: who wants the same one waits, and then
+    finds it. Where nothing can be held, everybody goes on as if alone."""
+    from dragoman.broker.lock import HeldLock, try_lock
+    from dragoman.client.folders import make_private
+    from dragoman.paths import find_paths
+    from dragoman.store.records import root_of
+
+    words = "\0".join((peer, str(root_of(folder)), name))
+    names = (paths or find_paths()).runtime / "names"
+    path = names / f"{hashlib.sha256(words.encode()).hexdigest()[:16]}.lock"
+    lock: HeldLock | None = None
+    # A name that is held for so long will not be free before the patience of a person ends.
+    try:
+        await asyncio.to_thread(make_private, names)
+        async with asyncio.timeout(BEGIN_TIMEOUT):
+            while (lock := try_lock(path)) is None:  # noqa: ASYNC110 - a lock of the system's
+                await asyncio.sleep(LOCK_INTERVAL)
+    except (OSError, TimeoutError) as error:
+        why = str(error) or f"another command has held it for {BEGIN_TIMEOUT:g} s"
+        log.warning("the name %s is not locked, and may be given to two sessions: %s", name, why)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+@asynccontextmanager
+async def only_turn(
+    opened: OpenedSession,
+    *,
+    named: bool,
+    peer: str,
+    folder: Path,
+    store: Callable[[], Awaitable[None]],
+) -> AsyncIterator[None]:
+    """Hold a session while a job begins in it without a broker, until `store` has stored the job.
+    Raises `TurnInProgress` if another process has begun one since the session was opened."""
+    if not named and opened.context != RESTORED:
+        # No other process knows it.
+        yield
+        return
+    from dragoman.broker.client.sessions import require_idle
+    from dragoman.paths import find_paths
+
+    async with begun_once(opened.key, peer=peer, folder=folder):
+        require_idle(opened.key, opened.key, besides=os.getpid(), paths=find_paths())
+        yield
+        await store()
