@@ -60,6 +60,10 @@ DISK_TIMEOUT: Final = 30.0
 """Seconds that a caller waits for the disk. A transaction takes milliseconds, and another process
 holds the file for `database.BUSY_TIMEOUT` at most; a file system that hangs never answers."""
 
+SLOW_TIME: Final = 1.0
+"""Seconds of waiting for the disk after which it is in the log that a caller gave up: a transaction
+takes milliseconds."""
+
 _LOCAL: Final = (StoreConflict, UnknownSession, UnknownJob)
 """What is wrong with one session or job, and says nothing of the others."""
 
@@ -225,13 +229,21 @@ class StoreWriter:
 
     async def _settled(self, future: asyncio.Future[Any]) -> None:
         """Wait for the thread. Raises `StoreError` if it writes nothing for `DISK_TIMEOUT`."""
+        began_at = time.monotonic()
         try:
             while not future.done():
                 done_size = self._done_size
                 await asyncio.wait([future], timeout=DISK_TIMEOUT)
                 if not future.done() and self._done_size == done_size:
                     raise self._unanswered()
-        except BaseException:
+        except asyncio.CancelledError:
+            future.cancel()
+            waited = time.monotonic() - began_at
+            if waited >= SLOW_TIME:
+                # The caller has a limit of its own, goes on, and may say that it is stored.
+                log.warning("a caller did not wait for the disk any longer after %.1f s", waited)
+            raise
+        except StoreError:
             future.cancel()
             raise
 

@@ -430,3 +430,19 @@ async def test_a_disk_that_is_only_slow_is_waited_for(
             for _ in range(6):
                 writer.put(lambda store: never.wait(0.1))
             assert await writer.flush()
+
+
+@aio
+async def test_a_caller_that_stops_waiting_for_a_slow_disk_is_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(store_writer, "SLOW_TIME", 0.01)
+    go_on = threading.Event()
+    with open_store(tmp_path) as store:
+        async with StoreWriter(store) as writer:
+            writer.put(lambda store: go_on.wait(PATIENCE))
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await writer.flush()
+            go_on.set()
+    assert "did not wait for the disk any longer" in caplog.text
