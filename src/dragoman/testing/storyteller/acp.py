@@ -31,8 +31,6 @@ class AcpTeller(Teller):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._session = ""
-        self._sessions = 0
         self.requests = {
             "initialize": self._initialize,
             "session/new": self._new,
@@ -62,10 +60,9 @@ class AcpTeller(Teller):
         )
 
     def _new(self, id: Any, params: Params) -> None:
-        self._sessions += 1
         self.begin_with()
-        self._session = f"session-{self._sessions}"
-        self.answer(id, {"sessionId": self._session, **self._choices()})
+        self.session = self.new_session()
+        self.answer(id, {"sessionId": self.session, **self._choices()})
         commands = self.story.choices.commands
         if commands:
             told = [{"name": name, "description": text} for name, text in commands]
@@ -77,24 +74,22 @@ class AcpTeller(Teller):
         self.answer(id, {"sessions": past})
 
     def _load(self, id: Any, params: Params) -> None:
-        for past in self.story.past:
-            if past.id == params["sessionId"]:
-                self._session = past.id
-                for number, (who, text) in enumerate(past.messages):
-                    content = {"type": "text", "text": text}
-                    self._update(
-                        f"{who}_message_chunk", content=content, messageId=f"past-{number}"
-                    )
-                self.answer(id, {})
-                return
-        self.refuse(id, NOT_FOUND, "there is no such session")
+        past = self.past(params["sessionId"])
+        if past is None:
+            self.refuse(id, NOT_FOUND, "there is no such session")
+            return
+        self.session = past.id
+        for number, (who, text) in enumerate(past.messages):
+            content = {"type": "text", "text": text}
+            self._update(f"{who}_message_chunk", content=content, messageId=f"past-{number}")
+        self.answer(id, {})
 
     def _resume(self, id: Any, params: Params) -> None:
-        known = any(past.id == params["sessionId"] for past in self.story.past)
+        known = self.past(params["sessionId"]) is not None
         self.answer(id, {}) if known else self.refuse(id, NOT_FOUND, "there is no such session")
 
     def _prompt(self, id: Any, params: Params) -> None:
-        self._session = params["sessionId"]
+        self.session = params["sessionId"]
         end = self.tell()
         if isinstance(end, Fail):
             self.refuse(id, INTERNAL_ERROR, end.message)
@@ -109,7 +104,7 @@ class AcpTeller(Teller):
         self.answer(id, result)
 
     def heard(self, method: str, params: Params) -> None:
-        if method == "session/cancel" and params.get("sessionId") == self._session:
+        if method == "session/cancel" and params.get("sessionId") == self.session:
             self.cancelled = True
 
     # -- choices
@@ -158,7 +153,7 @@ class AcpTeller(Teller):
 
     def _update(self, kind: str, /, **fields: Any) -> None:
         update = {"sessionUpdate": kind, **fields}
-        self.notify("session/update", {"sessionId": self._session, "update": update})
+        self.notify("session/update", {"sessionId": self.session, "update": update})
 
     def say(self, text: str, message_id: str) -> None:
         content = {"type": "text", "text": text}
@@ -216,7 +211,7 @@ class AcpTeller(Teller):
 
     def ask(self, call: Call) -> bool:
         about = {**self._call(call), "status": "pending"}
-        question = {"sessionId": self._session, "toolCall": about, "options": OPTIONS}
+        question = {"sessionId": self.session, "toolCall": about, "options": OPTIONS}
         result = self.request("session/request_permission", question) or {}
         outcome = result.get("outcome") or {}
         return str(outcome.get("optionId", "")).startswith("yes")

@@ -19,7 +19,6 @@ class ChainedTeller(Teller):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._sessions = 0
         self._turns = 0
         self._about: Params = {}
         self.requests = {
@@ -41,8 +40,7 @@ class ChainedTeller(Teller):
         self.answer(id, {"sessions": sessions})
 
     def _create(self, id: Any, params: Params) -> None:
-        self._sessions += 1
-        self.answer(id, {"sessionId": f"session-{self._sessions}", "status": "active"})
+        self.answer(id, {"sessionId": self.new_session(), "status": "active"})
 
     def _send(self, id: Any, params: Params) -> None:
         self._turns += 1

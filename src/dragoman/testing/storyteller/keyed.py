@@ -22,8 +22,6 @@ class KeyedTeller(Teller):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._session = ""
-        self._sessions = 0
         self._index = 0
         self._permissions = 0
         self.requests = {
@@ -46,13 +44,12 @@ class KeyedTeller(Teller):
         )
 
     def _new(self, id: Any, params: Params) -> None:
-        self._sessions += 1
         self.begin_with()
         self.mode = params.get("modeId", self.mode)
         if "model" in params:
             named = "/".join(params["model"][key] for key in ("providerID", "modelID"))
             self.values["model"] = named
-        opened: Params = {"sessionId": f"session-{self._sessions}"}
+        opened: Params = {"sessionId": self.new_session()}
         if self.mode is not None:
             modes = self.story.choices.modes
             opened["modes"] = [{"id": mode, "name": mode.title()} for mode in modes]
@@ -60,14 +57,14 @@ class KeyedTeller(Teller):
         self.answer(id, opened)
 
     def _load(self, id: Any, params: Params) -> None:
-        for past in self.story.past:
-            if past.id == params["sessionId"]:
-                self._session = past.id
-                for number, (_, text) in enumerate(past.messages):
-                    self._chunk(text, f"past-{number}")
-                self.answer(id, {"sessionId": past.id})
-                return
-        self.refuse(id, INTERNAL_ERROR, "there is no such session")
+        past = self.past(params["sessionId"])
+        if past is None:
+            self.refuse(id, INTERNAL_ERROR, "there is no such session")
+            return
+        self.session = past.id
+        for number, (_, text) in enumerate(past.messages):
+            self._chunk(text, f"past-{number}")
+        self.answer(id, {"sessionId": past.id})
 
     def _set_mode(self, id: Any, params: Params) -> None:
         if params["modeId"] not in self.story.choices.modes:
@@ -80,7 +77,7 @@ class KeyedTeller(Teller):
         self._update(currentModeId=self.mode)
 
     def _prompt(self, id: Any, params: Params) -> None:
-        self._session = params["sessionId"]
+        self.session = params["sessionId"]
         end = self.tell()
         if isinstance(end, Fail):
             self.refuse(id, INTERNAL_ERROR, end.message)
@@ -88,11 +85,11 @@ class KeyedTeller(Teller):
             self.answer(id, {"stopReason": end.stop})
 
     def heard(self, method: str, params: Params) -> None:
-        if method == "session/cancel" and params.get("sessionId") == self._session:
+        if method == "session/cancel" and params.get("sessionId") == self.session:
             self.cancelled = True
 
     def _update(self, **carried: Any) -> None:
-        self.notify("session/update", {"sessionId": self._session, **carried})
+        self.notify("session/update", {"sessionId": self.session, **carried})
 
     def _chunk(self, text: str, message_id: str) -> None:
         self._update(contentChunk={"id": message_id, "index": self._index, "delta": text})
@@ -130,7 +127,7 @@ class KeyedTeller(Teller):
         self._permissions += 1
         begun = call.begun
         question = {
-            "sessionId": self._session,
+            "sessionId": self.session,
             "permissionId": f"permission-{self._permissions}",
             "title": begun.title,
             "kind": begun.kind if begun.kind in ASKABLE else "other",

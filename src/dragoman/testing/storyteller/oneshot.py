@@ -36,10 +36,7 @@ class OneshotTeller(Teller):
             return
         finish = {"end_turn": "stop", "max_tokens": "length"}.get(end.stop, end.stop)
         result: Params = {"content": self._said, "finish_reason": finish}
-        if self.count is not None:
-            used = {"input_tokens": self.count.input, "output_tokens": self.count.output}
-            result["usage"] = used
-        self.answer(id, result)
+        self.answer(id, {**result, **self.usage()})
 
     def say(self, text: str, message_id: str) -> None:
         self._said += text

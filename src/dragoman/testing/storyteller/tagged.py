@@ -21,8 +21,6 @@ class TaggedTeller(Teller):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._session = ""
-        self._sessions = 0
         self.requests = {
             "initialize": self._initialize,
             "session/new": self._new,
@@ -44,12 +42,11 @@ class TaggedTeller(Teller):
         )
 
     def _new(self, id: Any, params: Params) -> None:
-        self._sessions += 1
-        session = {"id": f"session-{self._sessions}", "metadata": params.get("metadata", {})}
+        session = {"id": self.new_session(), "metadata": params.get("metadata", {})}
         self.answer(id, {"session": session})
 
     def _prompt(self, id: Any, params: Params) -> None:
-        self._session = params["sessionId"]
+        self.session = params["sessionId"]
         end = self.tell()
         stop = "error"
         if not isinstance(end, Fail):
@@ -65,7 +62,7 @@ class TaggedTeller(Teller):
 
     def _update(self, kind: str, /, **fields: Any) -> None:
         update = {"type": kind, **fields}
-        self.notify("session/update", {"sessionId": self._session, "update": update})
+        self.notify("session/update", {"sessionId": self.session, "update": update})
 
     def say(self, text: str, message_id: str) -> None:
         self._update("messageChunk", role="assistant", chunk=text)

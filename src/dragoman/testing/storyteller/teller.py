@@ -21,6 +21,7 @@ from dragoman.testing.storyteller.story import (
     End,
     Fail,
     FinishTool,
+    Past,
     Say,
     SetOption,
     SetPlan,
@@ -66,6 +67,9 @@ class Teller:
         self.mode: str | None = None
         self.values: dict[str, str] = {}
         self.begin_with()
+        self.session = ""
+        """The session of the last request."""
+        self.sessions = 0
         self.requests: dict[str, Callable[[Any, Params], None]] = {}
         """What a request is answered by: given its id and its params."""
         self._source = source
@@ -74,6 +78,22 @@ class Teller:
         self._asked = 0
         self._told = 0
         self._last: type | None = None
+
+    def new_session(self) -> str:
+        """The id of one more session."""
+        self.sessions += 1
+        return f"session-{self.sessions}"
+
+    def past(self, id: str) -> Past | None:
+        """A session that was before this process."""
+        return next((past for past in self.story.past if past.id == id), None)
+
+    def usage(self) -> Params:
+        """The tokens of the turn, in snake case, if the story counts them."""
+        if self.count is None:
+            return {}
+        used = {"input_tokens": self.count.input, "output_tokens": self.count.output}
+        return {"usage": used}
 
     # -- lines
 

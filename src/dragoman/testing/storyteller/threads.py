@@ -37,16 +37,16 @@ class ThreadsTeller(Teller):
         self.answer(id, {"threadId": f"thread-{self._threads}"})
 
     def _resume(self, id: Any, params: Params) -> None:
-        for past in self.story.past:
-            if past.id == params["threadId"]:
-                pairs = zip(past.messages[::2], past.messages[1::2], strict=True)
-                turns = [
-                    {"turnId": f"past-{n}", "status": "complete", "text": asked, "content": said}
-                    for n, ((_, asked), (_, said)) in enumerate(pairs)
-                ]
-                self.answer(id, {"threadId": past.id, "turns": turns})
-                return
-        self.refuse(id, INTERNAL_ERROR, "there is no such thread")
+        past = self.past(params["threadId"])
+        if past is None:
+            self.refuse(id, INTERNAL_ERROR, "there is no such thread")
+            return
+        pairs = zip(past.messages[::2], past.messages[1::2], strict=True)
+        turns = [
+            {"turnId": f"past-{n}", "status": "complete", "text": asked, "content": said}
+            for n, ((_, asked), (_, said)) in enumerate(pairs)
+        ]
+        self.answer(id, {"threadId": past.id, "turns": turns})
 
     def _turn(self, id: Any, params: Params) -> None:
         self._turns += 1
@@ -59,10 +59,7 @@ class ThreadsTeller(Teller):
             self.answer(id, {**result, "status": "error", "error": error})
             return
         result["content"] = self._said
-        if self.count is not None:
-            used = {"input_tokens": self.count.input, "output_tokens": self.count.output}
-            result["usage"] = used
-        self.answer(id, result)
+        self.answer(id, {**result, **self.usage()})
 
     def say(self, text: str, message_id: str) -> None:
         self._said += text
