@@ -167,6 +167,17 @@ def test_an_agent_whose_handshake_shows_nothing_is_driven_without_its_dialect_na
     assert answers == [{"decision": "once"}, None, {"content": "return\n"}]
 
 
+def test_a_dialect_that_is_named_is_the_only_one_that_is_spoken(cli: Cli) -> None:
+    log = cli.home / "log"
+    bare = ["initialize=initialized_bare", "session/new=opened_bare", "chunk", "end_turn"]
+    agent = [sys.executable, AGENT, str(log), "keyed", *bare]
+    done = cli("run", "hello", "--format", "json", "--dialect", "acp", "--", *agent)
+    assert done.code == 1
+    heard = [json.loads(line) for line in log.read_text().splitlines()]
+    (prompt,) = [line["params"] for line in heard if line.get("method") == "session/prompt"]
+    assert set(prompt) == {"sessionId", "prompt"}
+
+
 def test_a_denied_permission_is_a_rejection(cli: Cli) -> None:
     done, heard = run(cli, Case("keyed", "permission end_turn", options=("--deny-all",)))
     assert done.code == 5
