@@ -85,10 +85,10 @@ def test_a_turn_is_shown_and_reported_the_same_with_and_without_a_broker(
 
 
 def test_file_changes_and_tool_output_are_shown_as_text(warm: Cli) -> None:
-    changed = warm("run", describe(warm, "oneshot"), "hello", "--cold").out
+    changed = warm("run", describe(warm, "oneshot"), "hello", "--cold").err
     assert "  c.py (changed)\n    @@ -1 +1 @@\n    -return\n    +pass\n" in changed
     for dialect in ("tagged", "chained"):
-        shown = warm("run", describe(warm, dialect), "hello", "--cold").out
+        shown = warm("run", describe(warm, dialect), "hello", "--cold").err
         assert "[tool] read_file: done\n  | file contents\n" in shown
 
 
