@@ -262,8 +262,10 @@ def with_added(result: Raw, added: Added) -> Raw:
         theirs = {} if meta is None or bytes(meta) == b"null" else members(meta)
         before = theirs.get(META)
         # A stop reason that was translated on the way here is still wanted in the peer's word.
-        if before is not None and (stop := text(members(before).get(shape.STOP))) is not None:
-            ours = {**ours, shape.STOP: stop}
+        told = {} if before is None else members(before)
+        for name in (shape.STOP, shape.OUTCOME):
+            if (word := text(told.get(name))) is not None:
+                ours[name] = word
     except RemoteError:
         # A result that is no object is the peer's own business.
         return result

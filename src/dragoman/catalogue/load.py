@@ -23,26 +23,12 @@ from dragoman.config.load import Config, PeerTable
 from dragoman.config.project import parse
 from dragoman.config.validate import convert, nearest
 from dragoman.errors import ConfigInvalid, UnknownPeer
+from dragoman.errors.usage import BROKEN_CODE
 
 GROUP: Final = "dragoman.peers"
 
 INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 """Folders into which packages are installed, also where they lie inside of a project."""
-
-BROKEN: Final = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    NameError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
-"""What the code of a package may raise while it is loaded."""
 
 
 def find_entry_points(config: Config) -> list[Any]:
@@ -111,7 +97,7 @@ def read_entry(entry: Any) -> tuple[Descriptor, str]:
     try:
         value = entry.load()
         value = value() if callable(value) and not isinstance(value, type) else value
-    except BROKEN as error:
+    except BROKEN_CODE as error:
         raise ConfigInvalid(origin, f"it could not be loaded: {error}") from error
     if isinstance(value, str | os.PathLike):
         path = Path(value)

@@ -59,7 +59,7 @@ def check(descriptor: Descriptor, *, origin: str, key: str = "") -> None:
         problem = _launch_problem(launch)
         if problem:
             refuse(f"launch[{number}]", problem)
-    if descriptor.protocol != AUTO and descriptor.protocol not in DIALECTS:
+    if descriptor.protocol != AUTO and not _is_dialect(descriptor.protocol):
         try:
             meant = dialect_named(descriptor.protocol)
         except UsageError as error:
@@ -78,6 +78,15 @@ def check(descriptor: Descriptor, *, origin: str, key: str = "") -> None:
     _check_names(descriptor, refuse)
     _check_quirks(descriptor, refuse)
     _check_enforcement(descriptor, refuse)
+
+
+def _is_dialect(name: str) -> bool:
+    if name in DIALECTS:
+        return True
+    # Not at the top: only descriptors of dialects that packages bring need it.
+    from dragoman.client.legacy.registry import is_registered
+
+    return is_registered(name)
 
 
 def _launch_problem(launch: Launch) -> str:

@@ -227,7 +227,7 @@ async def _shake_hands(
             on_noise=watch.hear,
             proving=proving,
         )
-        opener = OPENERS[dialect](plan)
+        opener = opener_of(dialect)(plan)
         stream = await source.open(dialect)
         peer = await opener(stream)
     except ProtocolMismatch:
@@ -323,3 +323,9 @@ OPENERS: Final[dict[str, Callable[[PlannedHandshake], Opener]]] = {
 }
 """How a peer is made in each dialect: checks the options of its client, before anything is started,
 and returns what shakes hands on a stream."""
+
+
+def opener_of(dialect: str) -> Callable[[PlannedHandshake], Opener]:
+    """The opener of a dialect, which an installed package may register. Raises `UsageError` if
+    there is no such dialect, or if its package does not work."""
+    return OPENERS[named_dialect(dialect)]

@@ -103,7 +103,14 @@ def named_dialect(word: str) -> str:
     from dragoman.client.connect import OPENERS
     from dragoman.dialects.discovery import dialect_named
 
-    return dialect_named(word, [AUTO, *OPENERS])
+    try:
+        return dialect_named(word, [AUTO, *OPENERS])
+    except UsageError:
+        from dragoman.client.legacy.registry import load_registered
+
+        if not load_registered(word):
+            raise
+        return word
 
 
 def plain_of(options: PlainOptions) -> dict[str, Any]:

@@ -6,9 +6,24 @@ Nothing was sent when a usage error is raised. The whole tree is drawn in `drago
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Final, Literal, Self
 
 Blame = Literal["us", "peer", "world"]
+
+BROKEN_CODE: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+"""What the code of another package may raise while it is loaded."""
 
 
 class DragomanError(Exception):

@@ -67,7 +67,10 @@ def response(
     stop = _STOPS.get(result.outcome)
     failed = result.error or (result.failure if result.outcome is Outcome.UNKNOWN else None)
     if stop is not None and failed is None:
-        meta = {shape.META: {shape.STOP: result.stop}} if result.stop else None
+        ours = {shape.STOP: result.stop}
+        if ended is not None and ended.outcome is not outcome_of(result.stop):
+            ours[shape.OUTCOME] = ended.outcome.value
+        meta = {shape.META: ours} if result.stop else None
         return acp.PromptResponse(stop_reason=stop, extra=extra, meta=meta)
     raise failure(result, refusal)
 

@@ -19,7 +19,7 @@ from dragoman.catalogue.card import RungVerdict
 from dragoman.catalogue.descriptor import Platform
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.open import options_of
-from dragoman.client.connect import OPENERS, PlannedHandshake
+from dragoman.client.connect import PlannedHandshake, opener_of
 from dragoman.client.conversation import (
     Conversation,
     ConversationTurn,
@@ -179,7 +179,7 @@ class Verification:
             program=self._program,
             proving=proving,
         )
-        opener = OPENERS[dialect](plan)
+        opener = opener_of(dialect)(plan)
         started_at = loop.time()
         if way.command is not None:
             running = start(

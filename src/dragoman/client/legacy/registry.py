@@ -1,12 +1,15 @@
 """Register third-party dialects by name, for use with ``connect(..., dialect=name)``.
 
-A registered dialect is used only if it is named: it is neither discovered by itself nor detected
-by a handshake.
+A dialect is registered in this process by `register`, or by an installed package as an entry point
+of the group ``dragoman.dialects``. It is used only if it is named, by an option or a descriptor: it
+is neither discovered by itself nor detected by a handshake.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from typing import Any, Final
 
 from dragoman.client.connect import OPENERS
 from dragoman.client.legacy.client import DocumentOptions
@@ -15,6 +18,12 @@ from dragoman.client.options import AUTO
 from dragoman.dialects import discovery
 from dragoman.dialects.legacy.base import ClientEnd
 from dragoman.errors import UsageError
+from dragoman.errors.usage import BROKEN_CODE
+
+GROUP: Final = "dragoman.dialects"
+
+INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
+"""Folders into which packages are installed, also where they lie inside of a project."""
 
 
 def register(name: str, make: Callable[[DocumentOptions], ClientEnd]) -> None:
@@ -29,5 +38,54 @@ def register(name: str, make: Callable[[DocumentOptions], ClientEnd]) -> None:
 def unregister(name: str) -> None:
     """Forget a dialect that was registered."""
     if name not in OPENERS or name in discovery.DIALECTS:
-        raise UsageError(f"nobody registered a dialect {name!r}")
+        raise UsageError(f"the dialect {name!r} is not registered")
     del OPENERS[name], DIALECTS[name]
+
+
+def is_registered(name: str) -> bool:
+    """Whether a dialect is registered, here or by an installed package. Loads no code of it."""
+    return name in OPENERS or _entry_of(name) is not None
+
+
+def load_registered(name: str) -> bool:
+    """Register the dialect of this name that an installed package brings. Returns whether there is
+    one. Raises `UsageError` if its package does not work."""
+    entry = _entry_of(name)
+    if entry is None:
+        return False
+    try:
+        made = entry.load()
+    except BROKEN_CODE as error:
+        raise UsageError(f"the dialect {name!r} of {_package(entry)} does not load: {error}") from (
+            error
+        )
+    if isinstance(made, type) and issubclass(made, ClientEnd):
+        end = made
+        register(name, lambda options: end())
+    elif callable(made):
+        register(name, made)
+    else:
+        raise UsageError(
+            f"the dialect {name!r} of {_package(entry)} is not a class of a client's end, nor a "
+            "function that returns one"
+        )
+    return True
+
+
+def _entry_of(name: object) -> Any:
+    """The entry point of a dialect. One in the working folder is left out unless it is installed
+    there: what lies in a project must not run because somebody works in it."""
+    from importlib.metadata import entry_points
+
+    here = os.path.realpath(os.getcwd())
+    for entry in entry_points(group=GROUP, name=str(name)):
+        folder = getattr(entry.dist, "_path", None)
+        place = os.path.realpath(folder) if folder is not None else ""
+        inside = place.startswith(here + os.sep)
+        if not inside or INSTALLED & set(place.split(os.sep)):
+            return entry
+    return None
+
+
+def _package(entry: Any) -> str:
+    return entry.value if entry.dist is None else f"the package {entry.dist.name}"

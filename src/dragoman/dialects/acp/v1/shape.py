@@ -35,6 +35,9 @@ DIALECT: Final = "dialect"
 STOP: Final = "stopReason"
 """Under `META`: the agent's own stop reason, where the protocol's had to be sent in its place."""
 
+OUTCOME: Final = "outcome"
+"""Under `META`, beside `STOP`: what that word means, if only its dialect knows."""
+
 SUMMED: Final = "summed"
 """Under `META` of a turn's usage: its total is a sum that the agent did not tell."""
 

@@ -20,7 +20,7 @@ from dragoman.dialects.acp.v1 import (
     session,
     updates,
 )
-from dragoman.dialects.acp.v1.shape import STOP, SUMMED, ours_in
+from dragoman.dialects.acp.v1.shape import OUTCOME, STOP, SUMMED, ours_in
 from dragoman.events import model, parts, words
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, Loss, Part, Role
@@ -434,14 +434,18 @@ class _PromptUsage(msgspec.Struct, rename="camel"):
     cached_write_tokens: int | None = None
 
 
+_OUTCOMES: Final = frozenset(words.Outcome)
+
+
 def of_answer(
     response: session.PromptResponse, place: EventEnvelope, raw: bytes | None
 ) -> model.TurnEnded:
     """The end of a turn."""
     stop = stop_of(response)
+    meant = ours_in(response.meta).get(OUTCOME)
     return model.TurnEnded(
         *place.base("session/prompt", raw),
-        words.outcome_of(stop),
+        words.Outcome(meant) if meant in _OUTCOMES else words.outcome_of(stop),
         stop,
         usage=_prompt_usage(response),
     )
