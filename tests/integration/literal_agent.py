@@ -1,12 +1,14 @@
 """An agent of each legacy dialect, written from its document with `json` only.
 
-The first argument is the dialect, the second a file to which every line that it gets is added. The
+The first argument is the dialect, the second ``log=FILE``, to which every line that it gets is
+added: the bare name of a file would be a part of the program, whose change ends its broker. The
 prompt decides what happens: `fail`, `fail_call`, `progress`, `meta`, `who`; everything else is a
 turn with text, and with what else the dialect can say: a tool call and a changed file.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Iterator
@@ -43,6 +45,7 @@ class Literal:
         self.metadata: Any = None
         self.client: Any = None
         self.secret = ""
+        self.ids = itertools.count(1)
 
     def answer(self, method: str, params: dict[str, Any]) -> Any:
         found = getattr(self, method.replace("/", "_"), None)
@@ -63,7 +66,8 @@ class Literal:
 
 class Oneshot(Literal):
     def initialize(self, protocolVersion: str, **_: Any) -> Any:
-        return {"protocolVersion": "2025-06-18", "serverCapabilities": {}}
+        version = "7" if "--version-7" in sys.argv else "2025-06-18"
+        return {"protocolVersion": version, "serverCapabilities": {}}
 
     def prompt(self, text: str) -> Any:
         said = self.said(text)
@@ -77,13 +81,13 @@ class Oneshot(Literal):
 
 class Threads(Literal):
     def threadStart(self, service_name: str, experimentalRawEvents: bool) -> Any:
-        return {"threadId": "thread-abc123"}
+        return {"threadId": f"thread-{next(self.ids)}"}
 
     def threadResume(self, threadId: str) -> Any:
         return {"threadId": threadId, "turns": [], "lastResult": None}
 
     def turn(self, threadId: str, text: str) -> Any:
-        told = {"threadId": threadId, "turnId": "turn-xyz"}
+        told = {"threadId": threadId, "turnId": f"turn-{next(self.ids)}"}
         said = self.said(text)
         if text == "fail":
             return {**told, "status": "error", "error": RATE_LIMIT}
@@ -102,7 +106,7 @@ class Tagged(Literal):
 
     def session_new(self, metadata: Any = None) -> Any:
         self.metadata = metadata
-        return {"session": {"id": "session-1", "metadata": metadata or {}}}
+        return {"session": {"id": f"session-{next(self.ids)}", "metadata": metadata or {}}}
 
     def session_prompt(self, sessionId: str, prompt: Any, **_: Any) -> Any:
         text = prompt[0]["text"]
@@ -128,7 +132,7 @@ class Keyed(Literal):
     def initialize(self, protocolVersion: int, clientInfo: Any, **_: Any) -> Any:
         self.client = clientInfo
         return {
-            "protocolVersion": 1,
+            "protocolVersion": 7 if "--version-7" in sys.argv else 1,
             "agentInfo": {"name": "literal"},
             "agentCapabilities": {"modes": True, "plan": True},
             "authMethods": ["password", "oauth"],
@@ -143,7 +147,7 @@ class Keyed(Literal):
     def session_new(self, cwd: str, **_: Any) -> Any:
         if "--login" in sys.argv and not self.secret:
             raise Refused(-32000, "Authentication required")
-        return {"sessionId": "ses_1"}
+        return {"sessionId": f"ses_{next(self.ids)}"}
 
     def session_prompt(self, sessionId: str, content: Any) -> Any:
         text = content[0]["text"]
@@ -185,25 +189,26 @@ class Chained(Literal):
 
     def session_create(self, **metadata: Any) -> Any:
         self.metadata = metadata
-        return {"sessionId": "session-uuid-456", "status": "active"}
+        return {"sessionId": f"session-{next(self.ids)}", "status": "active"}
 
     def prompt_send(self, sessionId: str, message: str, **_: Any) -> Any:
-        told = {"sessionId": sessionId, "turnId": "turn-uuid-789"}
+        turn = f"turn-{next(self.ids)}"
+        told = {"sessionId": sessionId, "turnId": turn}
         said = self.said(message)
         if message == "fail":
             limited = {"code": -32000, "message": "Rate limit exceeded"}
             notify("error", **told, error=limited)
-            return {"turnId": "turn-uuid-789", "status": "processing"}
+            return {"turnId": turn, "status": "processing"}
         notify("message/delta", **told, delta=said, type="text")
         notify("tool/start", **told, toolId="call-1", name="read_file", input={"path": "/c.py"})
         notify("tool/result", **told, toolId="call-1", output="file contents")
         notify("turn/status", **told, status="completed", detail=None)
-        return {"turnId": "turn-uuid-789", "status": "processing"}
+        return {"turnId": turn, "status": "processing"}
 
 
 def lines() -> Iterator[dict[str, Any]]:
     for line in sys.stdin:
-        with open(sys.argv[2], "a") as log:
+        with open(sys.argv[2].removeprefix("log="), "a") as log:
             log.write(line)
         yield json.loads(line)
 

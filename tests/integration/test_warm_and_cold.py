@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from dragoman import connect
+from dragoman.client.conversation import SessionSummary
 from dragoman.client.legacy import OneshotClient, ThreadsClient
 from dragoman.transports import connect_unix
 from tests.integration.cli_shell import Cli, Done, warm_cli
@@ -29,7 +31,7 @@ def describe(cli: Cli, dialect: str, *words: str) -> str:
     folder = cli.home / "config_home" / "peers"
     folder.mkdir(parents=True, exist_ok=True)
     name = "-".join(("literal", dialect, *(word.strip("-") for word in words)))
-    command = [sys.executable, str(AGENT), dialect, str(cli.home / f"{dialect}.log"), *words]
+    command = [sys.executable, str(AGENT), dialect, f"log={cli.home / dialect}.log", *words]
     (folder / f"{name}.toml").write_text(
         f'name = "{name}"\ntitle = "Literal"\nprotocol = "{dialect}"\n'
         f"[[launch]]\ncommand = {json.dumps(command)}\n"
@@ -179,3 +181,67 @@ async def _ask_by_small_clients(address: str) -> None:
         assert (result.status, result.content) == ("complete", "You said: from a socket")
         failed = await threads.turn(thread.thread_id, "fail_call")
         assert failed.status == "error"
+
+
+def test_a_login_is_named_and_made_from_the_shell(warm: Cli) -> None:
+    peer = describe(warm, "keyed", "--login")
+    for done in both(warm, "run", peer, "hello"):
+        assert done.code == 6
+        assert "password" in done.err and "oauth" in done.err
+        assert "dragoman login" in done.err
+    assert warm("login", peer).code == 2
+    wrong = warm("login", peer, "password", stdin="swordfish\n")
+    assert (wrong.code, "swordfish" in wrong.err + wrong.out) == (6, False)
+    assert warm("run", peer, "hello").code == 6
+    right = warm("login", peer, "password", stdin="open sesame\n")
+    assert (right.code, right.err) == (0, f"dragoman: {peer} is logged in by password\n")
+    assert warm("run", peer, "hello").code == 0
+    assert warm("broker", "stop", "--all").code == 0
+    warm.extra["LITERAL_TOKEN"] = "open sesame"
+    words = ("login", peer, "oauth", "--from-env", "LITERAL_TOKEN")
+    assert warm(*words, "--cold").code == warm(*words).code == 0
+    assert warm("run", peer, "hello").code == 0
+    asked = [line["params"] for line in received(warm, "keyed") if line["method"] == "authenticate"]
+    assert asked[0] == {"method": "password", "password": "swordfish"}
+    assert asked[-1] == {"method": "oauth", "token": "open sesame"}
+    assert warm("login", peer, "magic").code == 2
+    assert warm("login", peer, "oauth", "--from-env", "NOT_SET").code == 2
+    stored = [path for path in warm.home.rglob("*") if path.is_file() and path.suffix != ".log"]
+    assert [path for path in stored if b"open sesame" in path.read_bytes()] == []
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"), [("--approve-all", "from a terminal\n"), ("--deny-all", "refused: -32601")]
+)
+def test_a_command_line_is_offered_terminals_if_commands_may_be_run(
+    warm: Cli, flag: str, said: str
+) -> None:
+    command = [sys.executable, str(AGENT), "keyed", f"log={warm.home}/keyed.log"]
+    words = ("run", "terminal", flag, "--dialect", "keyed", "--format", "quiet", "--", *command)
+    done = warm(*words)
+    assert (done.code, done.out.rstrip("\n")) == (0, said.rstrip("\n")), done.err
+
+
+@pytest.mark.parametrize("dialect", ["oneshot", "keyed"])
+def test_a_caller_may_go_on_after_a_mismatch_of_versions(warm: Cli, dialect: str) -> None:
+    peer = describe(warm, dialect, "--version-7")
+    for done in both(warm, "run", peer, "hello"):
+        assert done.code != 0
+        assert "speaks version" in done.err
+    for done in both(warm, "run", peer, "hello", "--any-version", "--format", "quiet"):
+        assert (done.code, done.out) == (0, "You said: hello\n"), done.err
+
+
+def test_listed_sessions_have_their_beginning_and_their_state() -> None:
+    async def listed(warm: bool) -> list[SessionSummary]:
+        async with connect(peer, workspace=cli.cwd, warm=warm) as connected:
+            return [summary async for summary in connected.list_sessions()]
+
+    with warm_cli() as cli, pytest.MonkeyPatch.context() as patch:
+        peer = describe(cli, "chained")
+        for name, value in cli.env.items():
+            patch.setenv(name, value)
+        for warm in (False, True):
+            (summary,) = asyncio.run(listed(warm))
+            assert summary.created_at == "2024-01-15T10:00:00Z"
+            assert (summary.updated_at, summary.status) == ("2024-01-15T10:30:00Z", "completed")

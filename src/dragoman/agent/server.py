@@ -42,6 +42,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.handshake import version_note
 from dragoman.dialects.acp.v1.methods import Method
+from dragoman.dialects.acp.v1.shape import ours_in
 from dragoman.errors import ConnectionLost, RemoteError
 from dragoman.rpc import Connection, HandlerLane, boundary
 from dragoman.wire import codes
@@ -256,7 +257,15 @@ class Server:
         ]
         if params.method_id not in usable:
             raise _invalid(f"there is no login method {params.method_id!r} to call")
-        await run_handler(self._handlers.authenticate, params.method_id)
+        method: str = params.method_id
+        secrets = ours_in(params.meta)
+        if "password" in secrets or "token" in secrets:
+            # Not at the top: a login with a secret is rare.
+            from dragoman.agent.speech.keyed import Login
+
+            method = login = Login(method)
+            login.password, login.token = secrets.get("password"), secrets.get("token")
+        await run_handler(self._handlers.authenticate, method)
         return acp.AuthenticateResponse()
 
     async def _logout(self, params: acp.LogoutRequest) -> acp.LogoutResponse:

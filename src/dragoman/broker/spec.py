@@ -150,6 +150,7 @@ def endpoint_name(spec: BrokerSpec) -> str:
         spec.write_files,
         spec.terminals,
         spec.unstable,
+        *(("any version",) if spec.any_version else ()),
     )
     return f"{_fit(spec.peer)}-{_digest(covered)}"
 

@@ -69,7 +69,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "broken": "try again",
     "line_too_long": "report it to the agent's makers: no message needs to be that long",
     "timeout": "try again, or give it more time with --timeout",
-    "auth_required": "log in with the agent's own program, then try again",
+    "auth_required": "log in by `dragoman login PEER` or the agent's own program, then try again",
     "invalid_answer": "add --trace FILE and show the trace to the agent's makers",
     "protocol_mismatch": "name what it speaks with --dialect; `dragoman peers verify` says more",
     "handshake_failed": "`dragoman peers verify` looks into it step by step",
@@ -168,7 +168,7 @@ ENDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "auth_required": (
         "the agent wants a login first",
         "the way it was called",
-        "log in with the agent's own program, then try again",
+        "log in by `dragoman login PEER` or the agent's own program, then try again",
     ),
     "quota": (
         "the agent's model turns requests away",
@@ -208,7 +208,9 @@ def advice(error: DragomanError) -> str:
     for name in ("remedy", "hint"):
         own = getattr(error, name, "")
         if isinstance(own, str) and own:
-            return own
+            # Methods that the agent carries out itself; others are commands of their own.
+            ours = isinstance(error, AuthRequired) and error.methods and "`" not in own
+            return f"{own}: `dragoman login PEER`" if ours else own
     if (end := _end_of(error)) is not None:
         return end[2]
     if isinstance(error, RemoteError) and error.stderr_tail:

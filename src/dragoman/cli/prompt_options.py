@@ -241,6 +241,9 @@ DIALECT: Final = CommandOption(
     metavar="NAME",
     complete=complete_dialect,
 )
+ANY_VERSION: Final = CommandOption(
+    "any_version", "Go on with an agent that answers with another protocol version."
+)
 ENV: Final = CommandOption(
     "env",
     "A variable that the agent may see, besides the usual ones. May be repeated.",
@@ -331,6 +334,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
         TIMEOUT,
         MCP_CONFIG,
         DIALECT,
+        ANY_VERSION,
         ENV,
         META,
         *SESSION,
@@ -353,6 +357,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
         TIMEOUT,
         MCP_CONFIG,
         DIALECT,
+        ANY_VERSION,
         ENV,
         META,
         *SESSION,

@@ -208,6 +208,8 @@ def _request(
             env=plan.lineage,
             max_line_size=plan.max_line_size,
             dialect=plan.dialect or AUTO,
+            any_version=plan.any_version,
+            terminals=plan.terminals,
             on_stderr=show.agent_stderr if plan.agent_stderr else None,
         ),
     )

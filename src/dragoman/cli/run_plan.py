@@ -56,6 +56,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     role: str | None = None
     mcp_config: Path | None = None
     dialect: str | None = None
+    any_version: bool = False
     env: Sequence[str] = ()
     meta: Sequence[str] = ()
     format: str | None = None
@@ -98,6 +99,9 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     ignored_servers: Sequence[str] = ()
     """The names of those of them that the agent leaves out."""
     dialect: str | None = None
+    any_version: bool = False
+    terminals: bool = False
+    """Whether the agent may run commands through us, as far as the policy allows them."""
     env: Sequence[str] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     """What a new session is told of its surroundings."""
@@ -213,6 +217,8 @@ def plan_of(options: RunOptions) -> RunPlan:
         role=options.role or "",
         mcp_servers=servers,
         dialect=_dialect(options.dialect),
+        any_version=options.any_version,
+        terminals=way.descriptor is None and _may_run_commands(policy, settings.policy),
         env=_env(options.env, own.env),
         metadata=_metadata(options.meta),
         max_line_size=settings.max_line_size,
@@ -385,6 +391,16 @@ def _env(given: Sequence[str], own: Sequence[str]) -> list[str]:
         if name != "*" and VARIABLE.fullmatch(name.removesuffix("*")) is None:
             raise UsageError(f"--env takes the name of a variable, and {name!r} is none")
     return [*given, *own]
+
+
+def _may_run_commands(policy: ApprovalMode, rules: PolicySettings | None) -> bool:
+    """Whether there are commands that an agent may run, by itself or if a person allows it."""
+    if policy in (ApprovalMode.APPROVE_ALL, ApprovalMode.ASK):
+        return True
+    allowed = () if rules is None else rules.rules
+    return policy is not ApprovalMode.DENY_ALL and any(
+        rule.action != "deny" and (not rule.kinds or "execute" in rule.kinds) for rule in allowed
+    )
 
 
 def _metadata(given: Sequence[str]) -> dict[str, str]:

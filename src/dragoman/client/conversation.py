@@ -147,8 +147,11 @@ class Peer(abc.ABC):
         """Let the other side forget a session for good."""
         self.require(False, "delete sessions")
 
-    async def authenticate(self, method_id: str) -> None:
-        """Let the other side log in by one of its own methods. No secret is sent."""
+    async def authenticate(
+        self, method_id: str, *, password: str | None = None, token: str | None = None
+    ) -> None:
+        """Let the other side log in by one of its own methods. A secret is sent only if it is given
+        here, to a method that takes one: none is looked for anywhere."""
         self.require(False, "log in by itself")
 
     async def logout(self) -> None:

@@ -40,6 +40,8 @@ class PlainOptions(Struct, frozen=True, kw_only=True):
     """Whether the agent may run commands through the client."""
     unstable: bool = False
     """Whether to use methods that are not stable in the protocol, such as forking a session."""
+    any_version: bool = False
+    """Whether to go on with an agent that answers the handshake with another protocol version."""
     max_line_size: int | None = None
     """The longest message in bytes; a longer one ends the connection. None: the limit of the
     peer's descriptor, or else the default."""

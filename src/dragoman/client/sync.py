@@ -112,8 +112,10 @@ class BlockingPeer:
     def delete_session(self, session_id: str) -> None:
         self._loop.run(lambda: self._peer.delete_session(session_id))
 
-    def authenticate(self, method_id: str) -> None:
-        self._loop.run(lambda: self._peer.authenticate(method_id))
+    def authenticate(
+        self, method_id: str, *, password: str | None = None, token: str | None = None
+    ) -> None:
+        self._loop.run(lambda: self._peer.authenticate(method_id, password=password, token=token))
 
     def logout(self) -> None:
         self._loop.run(self._peer.logout)

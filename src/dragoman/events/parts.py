@@ -6,7 +6,7 @@ Owns the values inside events, free of any dialect's spelling. It does not know 
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -201,6 +201,10 @@ class Failure(Struct, frozen=True, gc=False):
     code: int | str | None = None
     retryable: bool = False
     data: Any = None
+
+
+SECRET_KINDS: Final = ("password", "oauth")
+"""Kinds of login methods that take a secret: a password, or a token."""
 
 
 class AuthMethod(Struct, frozen=True, gc=False):

@@ -159,7 +159,7 @@ class ClientSession:
             peer.info.name or peer.dialect,
             version=peer.info.version or "0",
             title=peer.info.title,
-            auth_methods=login.methods(peer, secret=False),
+            auth_methods=login.methods(peer, secret=False, shown=self._gateway.secret_logins),
             image=bool(can.image),
             audio=bool(can.audio),
             embedded_context=bool(can.embedded),

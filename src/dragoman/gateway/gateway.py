@@ -64,10 +64,13 @@ class Gateway:
         dialect: str | None = None,
         max_line_size: int | None = None,
         refusal: prompt_responses.Refusal = prompt_responses.refusal,
+        secret_logins: bool = False,
     ) -> None:
         self.peer = peer
         self.raw = raw
         self.dialect = None if dialect is None else served_dialect(dialect)
+        self.secret_logins = secret_logins
+        """Whether clients of ACP are shown the login methods that take a secret."""
         self.refusal = refusal
         """Makes the error that a client gets of one on the way to the peer."""
         self.settings = ConnectionSettings(

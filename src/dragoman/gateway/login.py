@@ -1,7 +1,7 @@
 """Login methods of a peer, as the clients of a gateway see and use them.
 
 A method of the keyed dialect takes a secret. A client of ACP cannot send one, and is not shown
-such a method.
+such a method, unless it is a broker, which passes on the secrets of its callers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final, cast
 from dragoman.client.conversation import Peer
 from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.shape import KIND, META
 from dragoman.errors import Unsupported
+from dragoman.events.parts import SECRET_KINDS
 
 if TYPE_CHECKING:
     from dragoman.client.legacy import KeyedPeer
@@ -19,15 +21,21 @@ if TYPE_CHECKING:
 _SECRETS: Final = ("password", "token")
 
 
-def methods(peer: Peer, *, secret: bool) -> tuple[acp.AuthMethod, ...]:
-    """The methods with which the peer logs in by itself, or those that take a secret."""
+def methods(peer: Peer, *, secret: bool, shown: bool = False) -> tuple[acp.AuthMethod, ...]:
+    """The methods with which the peer logs in by itself, or those that take a secret. With `shown`,
+    those that take one are among the others, each with its kind."""
     if peer.dialect == discovery.ACP:
         return () if secret else tuple(peer.client.agent.auth_methods)
     keyed = peer.dialect == discovery.KEYED
     return tuple(
-        acp.AuthMethodAgent(id=method.id, name=method.name, description=method.description)
+        acp.AuthMethodAgent(
+            id=method.id,
+            name=method.name,
+            description=method.description,
+            meta={META: {KIND: method.kind}} if method.kind in SECRET_KINDS else None,
+        )
         for method in peer.auth_methods
-        if (keyed if secret else method.kind == "agent")
+        if (keyed if secret else method.kind == "agent" or (shown and method.kind in SECRET_KINDS))
     )
 
 

@@ -58,6 +58,7 @@ def connect(
     write_files: bool = True,
     terminals: bool = False,
     unstable: bool = False,
+    any_version: bool = False,
     name: str = "dragoman",
     max_line_size: int | None = None,
     details: Mapping[str, Any] | None = None,
@@ -96,6 +97,8 @@ def connect(
     terminals (default False): whether the agent may run commands through us.
     unstable (default False): whether to use methods that are not stable in the protocol, such as
         forking a session.
+    any_version (default False): whether to go on with an agent that answers the handshake with
+        another protocol version. Otherwise that is a `ProtocolMismatch`.
     name (default "dragoman"): the name of the client in the handshake.
     max_line_size (default None): the longest message in bytes; a longer one ends the connection.
         None: as the settings and the peer's descriptor say, or else 16 MiB.
@@ -118,6 +121,7 @@ def connect(
         write_files=write_files,
         terminals=terminals,
         unstable=unstable,
+        any_version=any_version,
         name=name,
         max_line_size=max_line_size,
         details=details,

@@ -264,11 +264,15 @@ class Run:
     async def list_sessions(self, folder: Path | None) -> list[SessionSummary] | None:
         """Connect, list the sessions that the peer remembers, and disconnect; None if it does not
         tell. No session is opened: the run must not be entered."""
-        async with self._connected(self.request.enforced.way) as peer:
+        async with self.connected() as peer:
             self._listener.connected(peer)
             if peer.capabilities.list is False:
                 return None
             return [summary async for summary in peer.list_sessions(folder)]
+
+    def connected(self) -> AbstractAsyncContextManager[Peer]:
+        """The peer without a session, for use as ``async with``. The run must not be entered."""
+        return self._connected(self.request.enforced.way)
 
     # -- opening
 

@@ -50,6 +50,7 @@ from dragoman.errors import (
     DragomanError,
     RemoteError,
 )
+from dragoman.events.parts import SECRET_KINDS
 from dragoman.paths import Paths, find_paths
 from dragoman.rpc import Connection
 from dragoman.rpc.connection import trace_of_environment
@@ -173,6 +174,19 @@ class WarmPeer(AcpPeer):
             ours = {**opening.metadata.get(META, {}), METADATA: own}
             opening = structs.replace(opening, metadata={**own, META: ours})
         return await super().open(opening)
+
+    async def authenticate(
+        self, method_id: str, *, password: str | None = None, token: str | None = None
+    ) -> None:
+        secrets = {"password": password, "token": token}
+        given = {name: secret for name, secret in secrets.items() if secret is not None}
+        kinds = {method.id: method.kind for method in self.auth_methods}
+        if not given or kinds.get(method_id) not in SECRET_KINDS:
+            await super().authenticate(method_id, password=password, token=token)
+            return
+        # Only the gateway before an agent of another dialect says that a method takes a secret.
+        request = acp.AuthenticateRequest(method_id=method_id, meta={META: given})
+        await self.client.ask(acp.AUTHENTICATE, request, timeout=None)
 
 
 def spec_of(

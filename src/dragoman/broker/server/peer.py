@@ -226,7 +226,12 @@ async def reach(
                 )
             yield PeerLink(Upstream(peer.client), peer, generation, **told)
             return
-        gateway = Gateway(peer, max_line_size=spec.max_line_size, refusal=error_codec.refusal)
+        gateway = Gateway(
+            peer,
+            max_line_size=spec.max_line_size,
+            refusal=error_codec.refusal,
+            secret_logins=True,
+        )
         near, far = linked(connection_settings(spec.max_line_size), gateway.settings)
         stack.push_async_callback(far.aclose)
         tasks = TaskOwner("broker's gateway")

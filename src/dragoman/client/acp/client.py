@@ -118,7 +118,8 @@ class AcpClient(BaseClient[Session]):
             version = str(self.agent.protocol_version)
         except msgspec.ValidationError as error:
             version = f"something else ({error})"
-        if version != str(acp.PROTOCOL_VERSION):
+        goes_on = self.options.any_version and version.isdigit()
+        if version != str(acp.PROTOCOL_VERSION) and not goes_on:
             from dragoman.client import handshake_errors
 
             raise handshake_errors.other_version(version, discovery.of_text(raw))

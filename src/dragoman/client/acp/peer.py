@@ -21,6 +21,7 @@ from dragoman.client.conversation import Opening, SessionSummary
 from dragoman.client.permissions import Permit
 from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.session import listed_in
+from dragoman.errors import UsageError
 from dragoman.events.parts import AuthMethod, Capabilities, PeerInfo
 from dragoman.transports.base import Stream
 
@@ -116,7 +117,11 @@ class AcpPeer(ClientPeer):
     async def delete_session(self, session_id: str) -> None:
         await self.client.delete_session(session_id)
 
-    async def authenticate(self, method_id: str) -> None:
+    async def authenticate(
+        self, method_id: str, *, password: str | None = None, token: str | None = None
+    ) -> None:
+        if password is not None or token is not None:
+            raise UsageError(f"the login method {method_id!r} takes no password or token")
         await self.client.authenticate(method_id)
 
     async def logout(self) -> None:

@@ -23,10 +23,12 @@ class OneshotClient(Exchange):
         self,
         *,
         protocol_version: str = oneshot.VERSION,
+        any_version: bool = False,
         client_capabilities: dict[str, Any] | None = None,
         on_notification: OnNotification | None = None,
     ) -> oneshot.Initialized:
-        """Shake hands. Raises `ProtocolMismatch`, and ends the connection, if versions differ."""
+        """Shake hands. Raises `ProtocolMismatch`, and ends the connection, if versions differ,
+        unless `any_version` is set."""
         params = oneshot.Initialize(protocol_version, client_capabilities or {})
         answer = await self._call(
             oneshot.INITIALIZE,
@@ -35,6 +37,8 @@ class OneshotClient(Exchange):
             on_notification,
             self.budgets.initialize,
         )
+        if any_version:
+            return answer
         try:
             oneshot.require_version(answer, protocol_version)
         except ProtocolMismatch as mismatch:

@@ -26,7 +26,9 @@ from dragoman.transports.base import Stream
 
 
 def _oneshot(options: DocumentOptions) -> ClientEnd:
-    return oneshot.ClientEnd(version=options.protocol_version or oneshot.VERSION)
+    return oneshot.ClientEnd(
+        version=options.protocol_version or oneshot.VERSION, any_version=options.any_version
+    )
 
 
 def _threads(options: DocumentOptions) -> ClientEnd:
@@ -51,6 +53,7 @@ def _keyed(options: DocumentOptions) -> ClientEnd:
         read_files=options.read_files,
         write_files=options.write_files,
         terminals=options.terminals,
+        any_version=options.any_version,
     )
 
 

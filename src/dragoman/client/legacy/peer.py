@@ -11,7 +11,7 @@ import functools
 import itertools
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Raw
@@ -22,11 +22,12 @@ from dragoman.client.conversation import Opening, SessionSummary, blocks_of
 from dragoman.client.legacy.client import DocumentClient
 from dragoman.client.legacy.content import prompt_blocks, servers
 from dragoman.client.legacy.method_names import NONE
-from dragoman.client.legacy.turn import DocumentTurn
+from dragoman.client.legacy.turn import DocumentTurn, is_no_login
 from dragoman.dialects import discovery
 from dragoman.dialects.legacy.base import Listed
 from dragoman.dialects.legacy.keyed import shapes as keyed
 from dragoman.errors import (
+    AuthRequired,
     ProtocolMismatch,
     RemoteError,
     Unsupported,
@@ -34,9 +35,14 @@ from dragoman.errors import (
 )
 from dragoman.events import model
 from dragoman.events.parts import Block
+from dragoman.wire import codes
 
 if TYPE_CHECKING:
     from dragoman.client.services.terminals import Terminals
+
+
+NO_LOGIN: Final = "none"
+"""The word of the keyed dialect for an agent that wants no login."""
 
 
 class DocumentPeer(ClientPeer):
@@ -106,10 +112,20 @@ class DocumentPeer(ClientPeer):
                 return await self.client.ask_any(
                     concept, messages, opened, timeout=self.client.budgets.session
                 )
-        except BaseException:
+        except BaseException as error:
             if early is not None:
                 self.client.conversations.pop(early.id, None)
+            if isinstance(error, RemoteError) and self._wants_login(error):
+                raise self._login_required(error) from error
             raise
+
+    def _wants_login(self, error: RemoteError) -> bool:
+        return error.code == codes.AUTH_REQUIRED and not is_no_login(error)
+
+    def _login_required(self, error: RemoteError) -> AuthRequired:
+        named = [method.id for method in self.auth_methods if method.id != NO_LOGIN]
+        hint = f"log in first, by {' or '.join(named)}" if named else "log in to the agent first"
+        return AuthRequired(error.message, methods=self.auth_methods, hint=hint, data=error.data)
 
     def _require(self, opening: Opening) -> None:
         can = self.capabilities

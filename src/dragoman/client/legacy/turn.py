@@ -188,7 +188,7 @@ class DocumentTurn(ConversationTurn):
         if self.state is not TurnStage.ENDED:
             # First, so that nothing is numbered after the end.
             self._close_tools()
-            if isinstance(error, RemoteError) and _is_no_login(error):
+            if isinstance(error, RemoteError) and is_no_login(error):
                 self._server_error(error)
             else:
                 super().failed(error)
@@ -213,7 +213,7 @@ class DocumentTurn(ConversationTurn):
         return super()._cancelled()
 
 
-def _is_no_login(error: RemoteError) -> bool:
+def is_no_login(error: RemoteError) -> bool:
     """The documents use the first number of the servers' range for anything; its words decide."""
     text = error.message.lower()
     return error.code == codes.AUTH_REQUIRED and "auth" not in text and "login" not in text

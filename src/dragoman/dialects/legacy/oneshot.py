@@ -117,8 +117,9 @@ class ClientEnd(base.ClientEnd):
     name = DIALECT
     half_duplex = True
 
-    def __init__(self, *, version: str = VERSION) -> None:
+    def __init__(self, *, version: str = VERSION, any_version: bool = False) -> None:
         self._ours = version
+        self._any_version = any_version
         self._ids = itertools.count(1)
         self._running: list[str] = []
         self._changed: dict[str, parts.FileChange] = {}
@@ -131,7 +132,8 @@ class ClientEnd(base.ClientEnd):
 
     def greeted(self, result: Raw) -> None:
         answer = msgspec.json.decode(result, type=Initialized)
-        require_version(answer, self._ours)
+        if not self._any_version:
+            require_version(answer, self._ours)
         self.version = answer.protocol_version
 
     def prompting(self, session_id: str, blocks: Sequence[parts.Block]) -> Sequence[Message]:

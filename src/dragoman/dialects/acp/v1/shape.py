@@ -32,6 +32,9 @@ META: Final = "dragoman"
 DIALECT: Final = "dialect"
 """Under `META` of the agent's `agentInfo`: what the agent behind a gateway speaks."""
 
+KIND: Final = "kind"
+"""Under `META` of a login method: what it takes, `password` or `oauth`."""
+
 STOP: Final = "stopReason"
 """Under `META`: the agent's own stop reason, where the protocol's had to be sent in its place."""
 

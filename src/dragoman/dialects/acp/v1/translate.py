@@ -20,7 +20,7 @@ from dragoman.dialects.acp.v1 import (
     session,
     updates,
 )
-from dragoman.dialects.acp.v1.shape import OUTCOME, STOP, SUMMED, ours_in
+from dragoman.dialects.acp.v1.shape import KIND, OUTCOME, STOP, SUMMED, ours_in
 from dragoman.events import model, parts, words
 from dragoman.events.model import Event, EventEnvelope
 from dragoman.events.words import ChangeStage, Loss, Part, Role
@@ -368,7 +368,8 @@ def auth_method(method: handshake.AuthMethod, command: str | None = None) -> par
         case handshake.AuthMethodEnvVar():
             kind, variables = "env_var", tuple(variable.name for variable in method.vars)
         case _:
-            pass
+            taken = ours_in(getattr(method, "meta", None)).get(KIND)
+            kind = taken if taken in parts.SECRET_KINDS else kind
     return parts.AuthMethod(method.id, method.name, kind, method.description, command, variables)
 
 

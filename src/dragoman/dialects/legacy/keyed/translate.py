@@ -88,7 +88,9 @@ class ClientEnd(base.ClientEnd):
         read_files: bool = False,
         write_files: bool = False,
         terminals: bool = False,
+        any_version: bool = False,
     ) -> None:
+        self._any_version = any_version
         self._hello = shapes.Initialize(
             VERSION,
             shapes.Info(client_name, client_title, client_version),
@@ -105,7 +107,7 @@ class ClientEnd(base.ClientEnd):
 
     def greeted(self, result: Raw) -> None:
         answer = msgspec.json.decode(result, type=shapes.Initialized)
-        if answer.protocol_version != VERSION:
+        if answer.protocol_version != VERSION and not self._any_version:
             raise ProtocolMismatch(
                 f"the agent speaks version {answer.protocol_version}, and this client {VERSION}"
             )

@@ -1,0 +1,142 @@
+"""`dragoman login`: let a peer log in, by one of the methods that it offers.
+
+A password or a token is read without an echo, from stdin or from a variable, never from the command
+line, and is sent to the agent only. A method that is a command of its own is shown and not run.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from dragoman.cli.command_module import CONTEXT, new_app
+from dragoman.cli.output.terminal import put, put_err
+from dragoman.cli.prompt_options import complete_peer
+from dragoman.cli.shared_options import CwdOption
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dragoman.events.parts import AuthMethod
+
+HELP: Final = """
+Log in to a peer, by one of the methods that it offers itself.
+
+Without a METHOD the only one is used; if there are several, they are listed. A password or a token
+is asked for on the terminal and not shown, or read from stdin if that is a pipe, or from the
+variable that --from-env names. It is handed to the agent and kept nowhere.
+
+A peer with a broker stays logged in as long as its broker keeps it. With --cold the agent is
+started for the login alone, which is of use if it stores the login itself.
+
+\b
+Examples:
+  dragoman login my-agent
+  dragoman login my-agent oauth --from-env MY_AGENT_TOKEN
+  pass show my-agent | dragoman login my-agent password
+"""
+
+app: Final = new_app()
+
+
+@app.command(help=HELP, context_settings=CONTEXT)
+def login(
+    peer: Annotated[
+        str,
+        typer.Argument(
+            metavar="PEER",
+            help="The name of a peer.",
+            show_default=False,
+            autocompletion=complete_peer,
+        ),
+    ],
+    method: Annotated[
+        str | None,
+        typer.Argument(metavar="METHOD", help="A login method of the peer.", show_default=False),
+    ] = None,
+    *,
+    from_env: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The variable that holds the password or token.",
+            show_default=False,
+        ),
+    ] = None,
+    cold: Annotated[
+        bool, typer.Option("--cold", help="Start the agent for the login alone.")
+    ] = False,
+    cwd: CwdOption = None,
+) -> None:
+    raise typer.Exit(_login(peer, method, from_env, cold=cold, cwd=cwd))
+
+
+def _login(
+    name: str, method: str | None, variable: str | None, *, cold: bool, cwd: Path | None
+) -> int:
+    from dragoman.cli.command_loop import CommandLoop
+    from dragoman.cli.command_start import perform, prepare
+    from dragoman.cli.prompt_session import started
+    from dragoman.cli.run_plan import RunOptions
+
+    plan, show = prepare(RunOptions(peer=name, command=None, cold=cold, cwd=cwd), None)
+    live = CommandLoop()
+
+    async def work() -> int:
+        async with started(plan, live, show) as session, session.run.connected() as peer:
+            chosen = _chosen(method, peer.auth_methods, name)
+            if chosen.command is not None:
+                put(sys.stdout, f"{chosen.command}\n")
+                put_err(f"dragoman: {chosen.id} is this command; run it yourself\n")
+                return 0
+            match chosen.kind:
+                case "password":
+                    secret = _secret("Password", variable)
+                    await peer.authenticate(chosen.id, password=secret)
+                case "oauth":
+                    await peer.authenticate(chosen.id, token=_secret("Token", variable))
+                case _:
+                    await peer.authenticate(chosen.id)
+            put_err(f"dragoman: {name} is logged in by {chosen.id}\n")
+            return 0
+
+    return perform(live, work)
+
+
+def _chosen(wanted: str | None, methods: Sequence[AuthMethod], name: str) -> AuthMethod:
+    """The method to use. Raises `UsageError` if none or several are possible."""
+    from dragoman.errors import UsageError
+
+    known = {method.id: method for method in methods if method.id != "none"}
+    if not known:
+        raise UsageError(f"{name} offers no login")
+    listed = ", ".join(known)
+    if wanted is None:
+        if len(known) > 1:
+            raise UsageError(f"{name} has several login methods, name one: {listed}")
+        return next(iter(known.values()))
+    if wanted not in known:
+        raise UsageError(f"{name} has no login method {wanted!r}; it has {listed}")
+    return known[wanted]
+
+
+def _secret(what: str, variable: str | None) -> str:
+    """The secret of a login. Raises `UsageError` if there is none."""
+    from dragoman.errors import UsageError
+
+    if variable is not None:
+        secret = os.environ.get(variable, "")
+        if not secret:
+            raise UsageError(f"--from-env {variable}: it is not set")
+    elif sys.stdin.isatty():
+        secret = getpass.getpass(f"{what}: ")
+    else:
+        secret = sys.stdin.readline().rstrip("\r\n")
+    if not secret:
+        raise UsageError(f"there is no {what.lower()}: give it on stdin, or with --from-env NAME")
+    return secret
