@@ -94,6 +94,10 @@ async def answer(turn: Turn) -> Any:
         case "wait":
             await turn.say("waiting")
             await asyncio.Event().wait()
+        case "recite":
+            for word in rest.split():
+                await turn.say(f"{word} ")
+            await asyncio.Event().wait()
         case "stubborn":
             await stubborn(turn)
         case "handover":

@@ -28,6 +28,7 @@ from dragoman.client.permissions import Denial, Permit, require_permit
 from dragoman.client.results import (
     BY_DENIAL,
     Result,
+    complete_usage,
     explain,
     outcome_with,
     own_error,
@@ -426,7 +427,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
             text,
             ended.stop,
             ended.failure,
-            _completed(ended.usage, self._used()),
+            complete_usage(ended.usage, self._used()),
             tuple(self.denials),
             error,
             self._text.truncated,
@@ -440,7 +441,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         if calls is None or other is None:
             return calls or other
         # How full the context is may be told beside them.
-        return _completed(calls, other)
+        return complete_usage(calls, other)
 
     @abc.abstractmethod
     def _ended(self, outcome: Outcome, stop: str, failure: Failure | None) -> model.TurnEnded:
@@ -550,17 +551,4 @@ def _added(before: Usage | None, usage: Usage) -> Usage:
             name: None if pair == (None, None) else (pair[0] or 0) + (pair[1] or 0)
             for name, pair in counts.items()
         },
-    )
-
-
-def _completed(usage: Usage | None, told: Usage | None) -> Usage | None:
-    """What the end of a turn says of it, with what only was told before: how full the context is,
-    and in most agents the cost."""
-    if usage is None or told is None:
-        return usage or told
-    return replace(
-        usage,
-        context_used=told.context_used if usage.context_used is None else usage.context_used,
-        context_size=told.context_size if usage.context_size is None else usage.context_size,
-        cost=usage.cost or told.cost,
     )

@@ -261,6 +261,27 @@ def failure_record(failure: Failure, error: DragomanError | None) -> dict[str, A
     return told
 
 
+def usage_record(usage: Usage | None) -> dict[str, Any] | None:
+    """What a turn has used as a job stores it: what is known of it."""
+    if usage is None:
+        return None
+    told: dict[str, Any] = msgspec.to_builtins(usage, enc_hook=str)
+    return {name: value for name, value in told.items() if value not in (None, [])}
+
+
+def complete_usage(usage: Usage | None, told: Usage | None) -> Usage | None:
+    """What the end of a turn says of it, with what only was told before: how full the context is,
+    and in most agents the cost."""
+    if usage is None or told is None:
+        return usage or told
+    return msgspec.structs.replace(
+        usage,
+        context_used=told.context_used if usage.context_used is None else usage.context_used,
+        context_size=told.context_size if usage.context_size is None else usage.context_size,
+        cost=usage.cost or told.cost,
+    )
+
+
 def stop_of(error: DragomanError) -> str:
     """The word for why a turn stopped that was answered with an error: the agent's own where the
     error carries it, as ours does for a stop reason that says that the turn failed."""

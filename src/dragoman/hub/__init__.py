@@ -43,7 +43,7 @@ MOVED: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "place": ("dragoman.runs.context", {"Place": "RunContext", "look_around": "load_context"}),
     "policy": ("dragoman.policy", {"Desk": "Approver"}),
     "routing": ("dragoman.delegation.routing", {}),
-    "sessions": ("dragoman.store", {"Recorder": "SessionEventsWriter", "Writer": "StoreWriter"}),
+    "sessions": ("dragoman.store", {"Writer": "StoreWriter"}),
     "sessions.history": ("dragoman.store.history", {}),
     "verify": ("dragoman.verify", {}),
     "verify.canaries": ("dragoman.verify.canary_prompts", {}),

@@ -1,7 +1,10 @@
-"""Record the session and jobs of a peer that runs without a broker in the store.
+"""Record a run without a broker: hand its session, job and events to the store's recorder.
 
-The session is stored with its first prompt, and closed at the end unless it is kept open. A failing
-store is reported once and stops nothing. With a broker, `broker.server.recorder` does this.
+`store.recorder` redacts, numbers and writes, as for a broker. Here the events of the run become
+lines: updates of ACP peers as they came, events of other dialects translated
+(`gateway.events_to_acp`). Replayed events are skipped, because they are stored already. The session
+is stored with its first prompt, and closed at the end unless it is kept open. A failing store is
+reported once and stops nothing.
 """
 
 from __future__ import annotations
@@ -15,39 +18,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec import UNSET, Raw, Struct
 
-from dragoman.client.results import failure_record
+from dragoman.client.results import failure_record, usage_record
+from dragoman.dialects.acp.v1 import codec, methods, updates
 from dragoman.errors import DragomanError, StoreError
+from dragoman.events import model
 from dragoman.events.parts import Text
+from dragoman.events.words import Outcome
+from dragoman.gateway.events_to_acp import AcpTranslator
 from dragoman.paths import find_paths
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.cancel_by_file import note_reader, obey_note
 from dragoman.runs.sessions import RESTORED
-from dragoman.store import (
-    JobRecord,
-    SessionEventsWriter,
-    SessionRecord,
-    Store,
-    StoreWriter,
-    root_of,
-)
 from dragoman.store.open import open_store
-from dragoman.store.records import counted
+from dragoman.store.recorder import STORED_TIMEOUT, JobAnswer, StoreRecorder, permission_note
+from dragoman.store.records import JobRecord, SessionRecord, counted, root_of
 from dragoman.transports.process.identity import own_identity
 
 if TYPE_CHECKING:
     from dragoman.client.results import Result
-    from dragoman.events.model import Event
     from dragoman.events.parts import Block
     from dragoman.paths import Paths
     from dragoman.runs.sessions import OpenedSession
+    from dragoman.store import Store, StoreWriter
 
 MAX_EARLY: Final = 256
 """Events that are kept until there is a prompt: what an agent says when its session opens."""
 
+ACP: Final = "acp"
+UPDATE: Final = f"{methods.SESSION_UPDATE.name}:"
 
-STORED_TIMEOUT: Final = 2.0
-"""Seconds to wait until something is stored; it takes a few milliseconds."""
+
+class _Message(Struct):
+    params: Raw = Raw()
 
 
 class DirectRecorder:
@@ -70,15 +74,26 @@ class DirectRecorder:
         self._peer = peer
         self._workspace = workspace
         self._on_trouble = on_trouble
-        self._writer: StoreWriter | None = None
-        self._recorder: SessionEventsWriter | None = None
-        self._job: JobRecord | None = None
+        self._recorder: StoreRecorder | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._early: list[Event] = []
+        self._early: list[model.Event] = []
         self._opened: OpenedSession | None = None
         self._record: SessionRecord | None = None
+        """The stored session that goes on, and later the one that is recorded."""
         self._name: str | None = None
         self._keep_open = False
+        self._translator = AcpTranslator()
+        self._raw: bytes | None = None
+        self._lines: list[bytes] = []
+        """Lines that wait for the next batch."""
+        self._next_event = 0
+        """The number that the next line gets."""
+        self._asked: dict[str, model.PermissionAsked] = {}
+        self._job: JobRecord | None = None
+        self._answer: JobAnswer | None = None
+        """What is said in the job."""
+        self._in_turn = False
+        """Whether what the peer says belongs to the job."""
 
     def opened(
         self,
@@ -94,32 +109,39 @@ class DirectRecorder:
         self._name = name
         self._keep_open = keep_open
 
-    def event(self, event: Event) -> None:
+    def event(self, event: model.Event) -> None:
         """Something happened."""
         if self._recorder is not None:
-            self._recorder.record(event)
+            self._take(self._recorder, event)
         elif self._store is not None and len(self._early) < MAX_EARLY:
             self._early.append(event)
 
     def began(self, job: str, blocks: Sequence[Block]) -> None:
         """A prompt is about to be sent, as this job."""
-        if self._store is None or self._opened is None:
-            return
         self.begin()
-        assert self._recorder is not None
+        recorder, session = self._recorder, self._record
+        if recorder is None or session is None:
+            return
+        # What the peer said before is not an answer to this prompt.
+        self._save(end=True)
         now = time.time()
         stop = self._on_stop
-        self._job = self._recorder.begin(
-            JobRecord(
-                id=job,
-                session_key=self._recorder.session.key,
-                peer=self._peer,
-                root=self._recorder.session.root,
-                prompt=_text_of(blocks),
-                created_at=now,
-                runner=dataclasses.asdict(own_identity()) if stop is None else note_reader(),
-            )
+        self._answer = JobAnswer(job)
+        self._job = JobRecord(
+            id=job,
+            session_key=session.key,
+            peer=self._peer,
+            root=session.root,
+            prompt=_text_of(blocks),
+            state="running",
+            created_at=now,
+            started_at=now,
+            first_event=self._next_event,
+            next_event=self._next_event,
+            runner=dataclasses.asdict(own_identity()) if stop is None else note_reader(),
         )
+        self._in_turn = True
+        recorder.job_changed(self._job)
         if stop is not None:
             note = obey_note(job, self._paths or find_paths(), stop)
             self._watching = self._tasks.start(note, f"look whether {job} shall stop")
@@ -127,22 +149,21 @@ class DirectRecorder:
     def begin(self) -> None:
         """Write the session down, which the first prompt does otherwise."""
         if self._recorder is None and self._store is not None and self._opened is not None:
-            self._begin(self._store, self._opened)
+            self._recorder = self._begin(self._store, self._opened)
+            early, self._early = self._early, []
+            for event in early:
+                self._take(self._recorder, event)
 
     def ended(self, result: Result) -> None:
         """The turn is over, and this is what came of it."""
-        job, self._job = self._job, None
-        if self._watching is not None:
-            self._watching.cancel()
-        if job is None or self._recorder is None or self._writer is None:
-            return
-        self._recorder.end(result.outcome)
-        fields: dict[str, Any] = {"outcome": result.outcome.value, "text": result.text}
-        if result.failure is not None:
-            fields["failure"] = failure_record(result.failure, result.error)
-        if result.usage is not None:
-            fields["usage"] = _plain(result.usage)
-        self._writer.put(lambda store: store.update_job(job.id, **fields))
+        failure = result.failure
+        self._end(
+            outcome=result.outcome.value,
+            stop=result.stop or None,
+            failure=None if failure is None else failure_record(failure, result.error),
+            usage=usage_record(result.usage),
+            text=result.text,
+        )
 
     async def end_session(self) -> None:
         """Write what is left, and store the session as closed."""
@@ -151,44 +172,47 @@ class DirectRecorder:
 
     async def flush(self) -> None:
         """Wait until what happened so far is stored, if the disk takes it."""
-        if self._writer is not None:
+        if self._recorder is not None:
             # A disk that hangs must not keep the caller waiting.
             with suppress(TimeoutError):
                 async with asyncio.timeout(STORED_TIMEOUT):
-                    await self._writer.flush()
+                    await self._recorder.flush()
 
     async def aclose(self) -> None:
         """Write what is left. May be called again."""
         await self._tasks.aclose()
-        recorder, self._recorder = self._recorder, None
-        store, self._store = self._store, None
-        if recorder is not None and self._writer is not None:
-            await recorder.close()
+        recorder, store = self._recorder, self._store
+        writer: StoreWriter | None = None
+        if recorder is not None and self._record is not None:
+            recorder.stop_timers()
+            self._end(outcome=Outcome.UNKNOWN.value, text="")
+            self._save(end=True)
             if not self._keep_open:
-                key = recorder.session.key
-                self._writer.put(lambda store: store.update_session(key, closed_at=time.time()))
-            await self._writer.close()
-        if store is not None and (self._writer is None or self._writer.is_open):
+                recorder.change(self._record.key, closed_at=time.time())
+            self._recorder = None
+            writer = await recorder.close()
+        self._store = None
+        if store is not None and (writer is None or writer.is_open):
             store.close()
             from dragoman.store.daily_retention import retain
 
             paths = self._paths or find_paths()
             await asyncio.to_thread(retain, paths.state, paths.config)
 
-    def _begin(self, store: Store, opened: OpenedSession) -> None:
-        self._writer = writer = StoreWriter(
-            store, on_trouble=self._trouble, on_recovery=self._recovered
-        )
-        writer.start()
-        now = time.time()
+    # -- the session
+
+    def _begin(self, store: Store, opened: OpenedSession) -> StoreRecorder:
+        recorder = StoreRecorder(store.redact, on_beat=self._save)
+        recorder.start(store, on_trouble=self._trouble, on_recovery=self._recovered)
         before = self._record
         # Read again: another command may have had a turn in it since this one opened it.
         stored = None if before is None else store.session(before.key)
         if stored is not None and opened.context == RESTORED:
-            session, key = stored, stored.key
-            writer.put(lambda store: store.update_session(key, updated_at=now, closed_at=None))
+            self._record = stored
+            recorder.reopen(stored.key)
         else:
-            session = SessionRecord(
+            now = time.time()
+            self._record = SessionRecord(
                 key=opened.key,
                 peer=self._peer,
                 root=str(root_of(self._workspace)),
@@ -198,11 +222,89 @@ class DirectRecorder:
                 created_at=now,
                 updated_at=now,
             )
-            writer.put(lambda store: store.create_session(session))
-        self._recorder = SessionEventsWriter(writer, session)
-        early, self._early = self._early, []
-        for event in early:
-            self._recorder.record(event)
+            recorder.create(self._record)
+        self._next_event = self._record.next_event
+        return recorder
+
+    # -- events
+
+    def _take(self, recorder: StoreRecorder, event: model.Event) -> None:
+        if event.replay or self._record is None:
+            return
+        key = self._record.key
+        lines = self._lines_of(event, self._record.peer_session_id)
+        if lines:
+            self._lines += lines
+            self._next_event += len(lines)
+            recorder.mark()
+        match event:
+            case model.SessionChanged(title=title) if title is not UNSET:
+                recorder.settings(key, title=title)
+            case model.SettingsChanged(mode=mode, model=model_id):
+                told = {"mode": mode, "model": model_id}
+                recorder.settings(key, **{name: v for name, v in told.items() if v is not UNSET})
+            case model.PermissionAsked():
+                self._asked[event.request_id] = event
+                # Whatever is decided, and whatever dies of it: it stays known what was asked for.
+                self._save()
+                recorder.hasten()
+            case model.PermissionAnswered():
+                asked = self._asked.pop(event.request_id, None)
+                title, tool = (None, None) if asked is None else (asked.title, asked.tool_id)
+                noted = permission_note(event.by, title, tool, event.option_id)
+                recorder.note(key, self._next_event, "permission", noted)
+            case model.TurnEnded():
+                self._end_turn()
+
+    def _lines_of(self, event: model.Event, session_id: str) -> list[bytes]:
+        if event.source.spoken == ACP:
+            raw = event.raw
+            # One message may make several events.
+            if raw is None or raw is self._raw or not event.native.startswith(UPDATE):
+                return []
+            self._raw = raw
+            return [bytes(msgspec.json.decode(raw, type=_Message).params)]
+        return [
+            codec.encode(updates.SessionNotification(session_id=session_id, update=update))
+            for update in self._translator.updates(event)
+        ]
+
+    def _save(self, *, end: bool = False) -> None:
+        """Hand over the lines that wait, at the `end` of a turn all that was held back."""
+        if self._recorder is None or self._record is None or not (self._lines or end):
+            return
+        lines, self._lines = self._lines, []
+        first = self._next_event - len(lines)
+        answer = self._answer if self._in_turn else None
+        self._recorder.add(self._record.key, first, lines, answer, end=end)
+
+    def _end_turn(self) -> None:
+        """What the peer says from now on is not part of the turn."""
+        if self._in_turn and self._job is not None:
+            self._save(end=True)
+            self._in_turn = False
+            self._job = msgspec.structs.replace(self._job, next_event=self._next_event)
+
+    def _end(self, *, outcome: str, text: str, **fields: Any) -> None:
+        """The job is over, if one runs. The text is for one whose lines do not tell it."""
+        if self._watching is not None:
+            self._watching.cancel()
+        self._end_turn()
+        if self._job is None or self._answer is None or self._recorder is None:
+            return
+        self._recorder.job_ended(
+            msgspec.structs.replace(
+                self._job,
+                state="ended",
+                outcome=outcome,
+                text=self._answer.text or text,
+                ended_at=time.time(),
+                **fields,
+            )
+        )
+        self._job = self._answer = None
+
+    # -- trouble
 
     def _trouble(self, error: DragomanError) -> None:
         self._on_trouble(f"this is not stored: {error}")
@@ -249,8 +351,3 @@ def _text_of(blocks: Sequence[Block]) -> str:
         block.text if isinstance(block, Text) else f"[{type(block).__name__.lower()}]"
         for block in blocks
     )
-
-
-def _plain(value: Any) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.to_builtins(value, enc_hook=str)
-    return {name: each for name, each in told.items() if each is not None}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragoman.redaction.redactor import Redactor
+    from dragoman.store.recorder import StoreRecorder
     from dragoman.store.records import (
         JobRecord,
         JobState,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
         root_of,
     )
     from dragoman.store.retention import KEPT_AGE, Pruned
-    from dragoman.store.session_events_writer import SessionEventsWriter
     from dragoman.store.store import FILE_NAME, Store, store_path
     from dragoman.store.stream_redaction import LineRedactor
     from dragoman.store.writer import StoreWriter
@@ -35,10 +35,10 @@ __all__ = [
     "LineRedactor",
     "Note",
     "Pruned",
-    "SessionEventsWriter",
     "Redactor",
     "SessionRecord",
     "Store",
+    "StoreRecorder",
     "StoreWriter",
     "new_job_id",
     "new_session_key",
@@ -54,10 +54,10 @@ _HOMES = {
     "LineRedactor": "stream_redaction",
     "Note": "records",
     "Pruned": "retention",
-    "SessionEventsWriter": "session_events_writer",
     "Redactor": "dragoman.redaction.redactor",
     "SessionRecord": "records",
     "Store": "store",
+    "StoreRecorder": "recorder",
     "StoreWriter": "writer",
     "new_job_id": "records",
     "new_session_key": "records",

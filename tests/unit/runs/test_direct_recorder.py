@@ -8,18 +8,24 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from dragoman.client.results import Result
+from dragoman.dialects.acp.v1 import translate, updates
+from dragoman.dialects.acp.v1.codec import decode
 from dragoman.errors import StoreFull
 from dragoman.events import model
+from dragoman.events.model import EventEnvelope
 from dragoman.events.parts import Failure, Image, Text, Usage
 from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.runs.direct_recorder import DirectRecorder, keeper_for
 from dragoman.runs.sessions import OpenedSession
 from dragoman.store import Store, writer
+from dragoman.store.records import JobRecord, SessionRecord
 from tests.aio import aio
 from tests.unit.runs.stored import paths_in, said, session, store_in
+from tests.unit.store.stores import SECRET, chunk, update
 
 NUMBERS = itertools.count(1)
 
@@ -149,3 +155,142 @@ async def test_that_a_disk_takes_it_again_is_told_and_nothing_is_missing(
     with store_in(tmp_path) as store:
         (job,) = store.jobs()
         assert (job.outcome, job.text, job.missing_events) == ("ok", "x", 0)
+
+
+# -- events as lines
+
+
+def place(dialect: str) -> EventEnvelope:
+    return EventEnvelope(model.Source(dialect, "c1"), itertools.count(), "theirs")
+
+
+def of_acp(line: bytes, where: EventEnvelope) -> list[model.Event]:
+    raw = b'{"jsonrpc":"2.0","method":"session/update","params":%b}' % line
+    heard = decode(line, updates.SessionNotification)
+    return list(translate.of_update(heard.update, where, raw))
+
+
+def ended(where: EventEnvelope) -> model.TurnEnded:
+    return model.TurnEnded(*where.base("session/prompt", None), Outcome.OK, "end_turn")
+
+
+async def stored_of(
+    folder: Path, events: list[model.Event], result: Result | None
+) -> tuple[SessionRecord, JobRecord, list[bytes]]:
+    """What is stored of a run with these events in its turn."""
+    keeper = keeper_in(folder)
+    keeper.opened(opened(), None, name=None)
+    keeper.began("j-1", [Text("do")])
+    for event in events:
+        keeper.event(event)
+    if result is not None:
+        keeper.ended(result)
+    await keeper.aclose()
+    with store_in(folder) as store:
+        record, job = store.session("s-0000000001"), store.job("j-1")
+        lines = [line for _, line in store.lines("s-0000000001")]
+    assert record is not None and job is not None
+    return record, job, lines
+
+
+@aio
+async def test_lines_of_acp_are_kept_as_they_came_and_once(tmp_path: Path) -> None:
+    where = place("acp")
+    lines = [
+        chunk("hel"),
+        chunk("lo"),
+        # A message that makes two events.
+        update(
+            "tool_call",
+            toolCallId="t",
+            title="edit",
+            content=[{"type": "diff", "path": "/a", "newText": "x"}],
+        ),
+        update("from_the_future", x=[1]),
+    ]
+    events = [event for line in lines for event in of_acp(line, where)]
+    assert len(events) == 5
+    result = Result(Outcome.OK, "hello", stop="end_turn")
+    _, job, kept = await stored_of(tmp_path, [*events, ended(where)], result)
+    assert kept == lines
+    assert (job.state, job.outcome, job.stop) == ("ended", "ok", "end_turn")
+    assert (job.text, job.first_event, job.next_event) == ("hello", 0, 4)
+
+
+@aio
+async def test_other_dialects_are_said_in_the_words_of_acp(tmp_path: Path) -> None:
+    where = place("codex")
+    events: list[model.Event] = [
+        model.TurnStarted(*where.base("turn/started", b"{}")),
+        model.MessageDelta(*where.base("x", b"{}"), Role.AGENT, "hello", None, "m1"),
+        model.ToolChanged(*where.base("x", b"{}"), "t1", title="ls"),
+        ended(where),
+    ]
+    _, _, lines = await stored_of(tmp_path, events, Result(Outcome.OK, "hello"))
+    told = [msgspec.json.decode(line) for line in lines]
+    kinds = [params["update"]["sessionUpdate"] for params in told]
+    assert kinds == ["agent_message_chunk", "tool_call"]
+    assert {params["sessionId"] for params in told} == {"peer-s-0000000001"}
+
+
+@aio
+async def test_replays_are_not_stored(tmp_path: Path) -> None:
+    where = place("acp")
+    where.replay = True
+    record, _, lines = await stored_of(tmp_path, of_acp(chunk("old"), where), None)
+    assert (record.next_event, lines) == (0, [])
+
+
+@aio
+async def test_a_turn_that_never_ended_leaves_what_was_said(tmp_path: Path) -> None:
+    _, job, _ = await stored_of(tmp_path, of_acp(chunk("half an ans"), place("acp")), None)
+    assert (job.state, job.outcome, job.text) == ("ended", "unknown", "half an ans")
+
+
+@aio
+async def test_what_the_peer_says_behind_the_turn_is_not_part_of_its_job(tmp_path: Path) -> None:
+    where = place("acp")
+    events = [*of_acp(chunk("in"), where), ended(where), *of_acp(chunk("behind"), where)]
+    _, job, lines = await stored_of(tmp_path, events, Result(Outcome.OK, "in"))
+    assert lines == [chunk("in"), chunk("behind")]
+    assert (job.text, job.first_event, job.next_event) == ("in", 0, 1)
+
+
+@aio
+async def test_titles_modes_and_answers_to_questions_are_kept(tmp_path: Path) -> None:
+    where = place("acp")
+    events: list[model.Event] = [
+        model.SessionChanged(*where.base("x", None), title="A title"),
+        model.SettingsChanged(*where.base("x", None), mode="plan", model="big"),
+        model.SettingsChanged(*where.base("x", None)),
+        model.PermissionAsked(*where.base("x", None), "r1", (), "edit it", tool_id="t1"),
+        model.PermissionAnswered(*where.base("x", None), "r1", True, "yes", "caller"),
+    ]
+    failure = Failure(f"bad {SECRET}", ErrorKind.INTERNAL, 7)
+    result = Result(Outcome.FAILED, "", failure=failure)
+    record, job, _ = await stored_of(tmp_path, events, result)
+    assert (record.title, record.mode, record.model) == ("A title", "plan", "big")
+    with store_in(tmp_path) as store:
+        (note,) = store.notes("s-0000000001")
+    assert note.data == {
+        "by": "caller", "title": "edit it", "toolCallId": "t1", "optionId": "yes",
+    }  # fmt: skip
+    assert job.failure is not None and job.failure["message"] == "bad [redacted]"
+
+
+@aio
+async def test_a_second_job_goes_on_where_the_first_ended(tmp_path: Path) -> None:
+    where = place("acp")
+    keeper = keeper_in(tmp_path)
+    keeper.opened(opened(), None, name=None)
+    for number in (1, 2):
+        keeper.began(f"j-{number}", [Text("do")])
+        for event in (*of_acp(chunk("a"), where), ended(where)):
+            keeper.event(event)
+        keeper.ended(Result(Outcome.OK, "a"))
+    await keeper.aclose()
+    with store_in(tmp_path) as store:
+        second, first = store.jobs()
+    assert (first.first_event, first.next_event) == (0, 1)
+    assert (second.first_event, second.next_event) == (1, 2)
+    assert first.text == second.text == "a"

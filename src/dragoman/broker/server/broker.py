@@ -21,7 +21,7 @@ from msgspec import Raw
 from dragoman.broker import error_codec, methods, protocol
 from dragoman.broker.server import connection_limit
 from dragoman.broker.server.caller import Caller
-from dragoman.broker.server.jobs import Job
+from dragoman.broker.server.jobs import MAX_PROMPT_SIZE, Job
 from dragoman.broker.server.live_session import LiveSession
 from dragoman.broker.server.liveness import Liveness
 from dragoman.broker.server.peer import PeerLink, PeerTrace, reach
@@ -429,6 +429,7 @@ class Broker:
         told: dict[str, Any] = msgspec.to_builtins(self.recording.record(job))
         if job.state != "ended" and job.started_at is not None:
             told["text"] = self.recording.said_so_far(job)
+        told["prompt"] = job.prompt_text[:MAX_PROMPT_SIZE]
         return told | {"sessionId": job.session.id, "context": job.context}
 
     def timeout_of(self, method: str) -> float | None:

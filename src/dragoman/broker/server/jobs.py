@@ -18,6 +18,7 @@ from dragoman.broker.protocol import PolicyTerms, TurnBudgets
 from dragoman.client.results import outcome_with
 from dragoman.errors import BudgetExceeded, UsageError
 from dragoman.events.words import Outcome
+from dragoman.store.recorder import JobAnswer
 
 if TYPE_CHECKING:
     from dragoman.broker.server.caller import Caller
@@ -28,7 +29,10 @@ MAX_ENDED: Final = 256
 """Jobs that have ended of which the broker still knows; older ones are in the store."""
 
 MAX_PROMPT_SIZE: Final = 4096
-"""Characters of a prompt that are kept, to know it again."""
+"""Characters of a prompt that callers are shown, and that are kept when it has ended."""
+
+_BLOCK_NAMES: Final = {"resource_link": "link"}
+"""Blocks of a prompt whose name in a text is not their type: as for a run without a broker."""
 
 
 class Job:
@@ -52,7 +56,7 @@ class Job:
         self.params = params
         """The parameters of the prompt, without what is for us."""
         self.prompt_text = _text_of(params.get("prompt"))
-        """The prompt as a short text."""
+        """The prompt as text: whole while it runs, as the store cuts it only without secrets."""
         self.caller = caller
         """Who asked; None if nobody waits for it any more."""
         self.request = request
@@ -72,10 +76,8 @@ class Job:
         self.stop: str | None = None
         self.failure: dict[str, Any] | None = None
         self.usage: dict[str, Any] | None = None
-        self.text = ""
-        """What the agent said so far, redacted."""
-        self.acted = False
-        """Whether the agent said or did anything."""
+        self.answer = JobAnswer(id)
+        """What the agent says in it."""
         self.denied = False
         """Whether a refused permission was the last that happened."""
         self.denials = 0
@@ -129,10 +131,10 @@ class Job:
                 approvals=self.approvals,
                 cancelled=self.cancelled,
             )
-        if self.outcome is Outcome.OK and not self.text.strip():
+        if self.outcome is Outcome.OK and not self.answer.text.strip():
             if self.denied:
                 self.outcome = Outcome.DENIED
-            elif not self.acted:
+            elif not self.answer.acted:
                 self.outcome = Outcome.EMPTY
 
     def decided(self, *, allowed: bool) -> None:
@@ -152,6 +154,7 @@ class Job:
         # It is remembered for a while, and what it held need not be.
         self.caller = self.request = None
         self.params = {}
+        self.prompt_text = self.prompt_text[:MAX_PROMPT_SIZE]
 
 
 def _text_of(prompt: Raw | None) -> str:
@@ -159,12 +162,12 @@ def _text_of(prompt: Raw | None) -> str:
         blocks = [] if prompt is None else msgspec.json.decode(prompt)
     except msgspec.DecodeError:
         return ""
-    texts = [
-        str(block.get("text") or f"[{block.get('type')}]")
-        for block in (blocks if isinstance(blocks, list) else ())
-        if isinstance(block, dict)
-    ]
-    return "\n".join(texts)[:MAX_PROMPT_SIZE]
+    texts = []
+    for block in blocks if isinstance(blocks, list) else ():
+        if isinstance(block, dict):
+            kind = str(block.get("type"))
+            texts.append(str(block.get("text") or f"[{_BLOCK_NAMES.get(kind, kind)}]"))
+    return "\n".join(texts)
 
 
 class Jobs:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from dragoman.broker.server.cancellation import Cancelling, Phase
@@ -25,9 +25,10 @@ from dragoman.broker.server.event_reader import EventReader, renamed
 from dragoman.broker.server.peer_requests import PERMISSION, PeerQuestions
 from dragoman.client.acp.session import APPLY, Session
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.errors import DragomanError
-from dragoman.events.parts import Cost
+from dragoman.events.parts import Cost, Usage
 from dragoman.gateway.relay import UPDATE
 from dragoman.store.records import root_of
 from dragoman.wire.messages import Notification, Request
@@ -114,6 +115,7 @@ class LiveSession:
         self.cost: Cost | None = None
         """What it had cost at the end of the last turn; None if that is not known."""
         self._counted: acp.UsageUpdate | None = None
+        self._described: tuple[Any, ...] = (None, None, None, None)
         self.whole = True
         """Whether the log has everything that ever happened in the session."""
         self.created_at = 0.0
@@ -376,14 +378,38 @@ class LiveSession:
         settings: dict[str, Any] = msgspec.json.decode(acp.encode(response))
         return settings
 
-    def spent(self) -> Cost | None:
-        """What the session has cost since this was last called; None if the peer does not tell, or
-        has not told before. An agent tells what the whole session has cost."""
+    def described(self) -> dict[str, str | None]:
+        """Title, mode and model as last told, if one of them may have changed since this was last
+        called; those that are known."""
+        kept = self.sheltered
+        now = (kept.modes, kept.models, kept.config_options, kept.info)
+        if all(each is before for each, before in zip(now, self._described, strict=True)):
+            return {}
+        self._described = now
+        told = translate.settings(kept.modes, kept.config_options, kept.models)
+        found: dict[str, str | None] = {
+            name: value for name, value in told.items() if name in ("mode", "model")
+        }
+        if kept.info is not None and kept.info.title is not UNSET:
+            found["title"] = kept.info.title
+        return found
+
+    def used(self) -> Usage | None:
+        """How full the context is, and what the session has cost since this was last called; None
+        if the peer does not tell, or has not told since."""
         self.look()
-        told, before = self.sheltered.usage, self.cost
-        if told is None or told is self._counted or told.cost is None:
+        told = self.sheltered.usage
+        if told is None or told is self._counted:
             return None
         self._counted = told
+        return Usage(context_used=told.used, context_size=told.size, cost=self._spent(told))
+
+    def _spent(self, told: acp.UsageUpdate) -> Cost | None:
+        """What a turn has cost; None if that is not known. An agent tells what the whole session
+        has cost."""
+        before = self.cost
+        if told.cost is None:
+            return None
         self.cost = cost = Cost(told.cost.amount, told.cost.currency)
         if before is None:
             return None

@@ -29,6 +29,7 @@ from dragoman.errors import DragomanError, NotPermitted, RemoteError
 from dragoman.gateway.relay import HERE
 from dragoman.policy.rules import PRESETS, Policy
 from dragoman.rpc import LATER, Call, boundary
+from dragoman.store.recorder import permission_note
 from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE, Request
 
@@ -290,8 +291,7 @@ class PeerQuestions:
         self._note("caller", call.title, call.toolCallId, option_id)
 
     def _note(self, by: str, title: str | None, call_id: str, option_id: str | None) -> None:
-        data = {"by": by, "title": title, "toolCallId": call_id, "optionId": option_id}
-        self.session.note("permission", data)
+        self.session.note("permission", permission_note(by, title, call_id, option_id))
 
     def _by_policy(self, request: Request) -> acp.RequestPermissionResponse:
         job = self.session.job
@@ -343,7 +343,7 @@ class PeerQuestions:
         if self.session.job is not None:
             self.session.job.decided(allowed=False)
         log.info("%r is refused by %s", question.title, by)
-        self.session.note("permission", {"by": by, "title": question.title})
+        self.session.note("permission", permission_note(by, question.title, None, None))
         raise _refused(NotPermitted(question.title))
 
     def _approver(self) -> Approver:

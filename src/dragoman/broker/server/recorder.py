@@ -1,7 +1,8 @@
-"""Write a broker's events, jobs, sessions and permission decisions to the store.
+"""Record what happens in a broker: hand its sessions, jobs and decisions to the store's recorder.
 
-Batched, redacted (`line_preparer`) and written in the store's own thread. A failing disk never
-delays a turn: the failure is reported once, and the broker works in memory until the store
+`store.recorder` redacts, numbers and writes. Here is what only a broker has: its log of events in
+memory, callers that wait for the end of a job, and reading back from the store. A failing disk
+never delays a turn: the failure is reported once, and the broker works in memory until the store
 accepts writes again. `gap_notes` notes what was lost for the next broker.
 """
 
@@ -21,40 +22,21 @@ import msgspec
 
 from dragoman.broker.server import gap_notes
 from dragoman.broker.server.jobs import Job
-from dragoman.broker.server.line_preparer import TEXT_SIZE, LinePreparer, said_in
 from dragoman.broker.server.live_session import LiveSession
 from dragoman.broker.spec import BrokerSpec, endpoint_name
 from dragoman.client.results import Result, failure_record
-from dragoman.errors import (
-    DragomanError,
-    StoreConflict,
-    StoreCorrupt,
-    StoreError,
-    UnknownSession,
-)
+from dragoman.errors import DragomanError, StoreCorrupt, StoreError, UnknownSession
 from dragoman.events.words import Outcome
 from dragoman.redaction.redactor import Redactor
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.store.jobs import TEXT_SIZE
 from dragoman.store.peer_recovery import unpark_after_success
-from dragoman.store.records import JobRecord, Note, SessionRecord
+from dragoman.store.recorder import STORED_TIMEOUT, StoreRecorder, said_in
+from dragoman.store.records import JobRecord, SessionRecord
 from dragoman.store.store import Store, store_path
 from dragoman.store.writer import StoreWriter
 
 log: Final = logging.getLogger("dragoman.broker")
-
-SAVE_INTERVAL: Final = 0.1
-"""Seconds between two batches: what a kill of the broker can cost in the middle of a turn."""
-
-QUESTION_INTERVAL: Final = 0.01
-"""Seconds from a question until what came before is written: what a kill can cost then. At once
-would be one write for each of many questions."""
-
-STORED_TIMEOUT: Final = 2.0
-"""Seconds that the answer to a prompt waits for the end of its job to be stored; it takes a few
-milliseconds."""
-
-NOTE_SIZE: Final = 512
-"""Bytes that a note counts for while it waits to be stored."""
 
 FETCH_COUNT: Final = 5000
 FETCH_SIZE: Final = 1024 * 1024
@@ -68,23 +50,15 @@ class BrokerRecorder:
         self._spec = spec
         self._endpoint = endpoint_name(spec)
         self._runner = runner or {}
-        self._redact = Redactor(spec.secret_values)
         self._loop = asyncio.get_running_loop()
-        self._writer: StoreWriter | None = None
+        self._recorder = StoreRecorder(Redactor(spec.secret_values), on_beat=self._save_marked)
         self._marked: list[LiveSession] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._hurrying: asyncio.TimerHandle | None = None
-        self._preparers: dict[str, LinePreparer] = {}
         self._sessions: dict[str, LiveSession] = {}
         self._tasks = TaskOwner("broker's recording")
         self._left: dict[str, int] = {}
         """The sessions that were let go of while nothing could be stored, with their next event."""
-        self._notes: dict[str, list[Note]] = {}
-        """Notes by session that are still to be handed over to the writer."""
-        self._jobs: set[str] = set()
-        """The jobs that are stored and have not ended."""
         self._ended: list[Job] = []
-        """Those that have ended and are on their way to the disk."""
+        """Jobs that have ended and are on their way to the disk."""
         self._ending: asyncio.Task[None] | None = None
         self._known: set[str] = set()
         """The sessions that are in the store, or will be before anything that is put now."""
@@ -93,10 +67,14 @@ class BrokerRecorder:
         self.notice = ""
         """What the next caller has to be told, once."""
 
+    @property
+    def _writer(self) -> StoreWriter | None:
+        return self._recorder.writer
+
     async def open(self) -> None:
         """Open the store. That it cannot be opened is no reason not to serve."""
         path = store_path(Path(self._spec.paths.state))
-        opening = functools.partial(Store.open, path, self._redact)
+        opening = functools.partial(Store.open, path, self._recorder.redact)
         store: Store | Callable[[], Store] = opening
         trouble: StoreError | None = None
         try:
@@ -107,35 +85,31 @@ class BrokerRecorder:
         except StoreError as error:
             self._in_trouble(error)
             trouble = error
-        self._writer = StoreWriter(
+        self._recorder.start(
             store, on_trouble=self._on_trouble, on_recovery=self._on_recovery, trouble=trouble
         )
-        self._writer.start()
+        assert self._writer is not None
         for gap in await asyncio.to_thread(gap_notes.take, Path(self._spec.paths.runtime), path):
             self._writer.put(functools.partial(gap_notes.note, slip=gap))
 
     async def close(self) -> None:
         """Store what is left."""
-        for timer in (self._timer, self._hurrying):
-            if timer is not None:
-                timer.cancel()
+        self._recorder.stop_timers()
         marked, self._marked = self._marked, []
         for session in {*marked, *self._sessions.values()}:
             if session.key in self._known:
                 self._save(session, None, end=True)
-        self._put_notes()
         await self.ends_stored()
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            if not await writer.close() and writer.is_open:
+        writer = await self._recorder.close()
+        if writer is not None and writer.is_open:
+            if writer.trouble is not None:
                 await asyncio.to_thread(self._leave_note, writer)
-            if writer.is_open:
-                await asyncio.to_thread(writer.store.close)
+            await asyncio.to_thread(writer.store.close)
 
     def _leave_note(self, writer: StoreWriter) -> None:
         """Let the next broker know which events nobody will store any more."""
         store = writer.store
-        reached = self._left | {key: preparer.next for key, preparer in self._preparers.items()}
+        reached = self._left | self._recorder.reached()
         try:
             stored = {key: store.session(key) for key in reached}
         except StoreError as error:
@@ -150,38 +124,22 @@ class BrokerRecorder:
             why = "" if writer.trouble is None else writer.trouble.problem
             gap_notes.leave(Path(self._spec.paths.runtime), store.path, lost, why=why)
 
-    @property
-    def _works(self) -> StoreWriter | None:
-        """The writer, if what it is given reaches the disk now."""
-        writer = self._writer
-        return writer if writer is not None and writer.trouble is None else None
-
     # -- events
 
     def mark(self, session: LiveSession) -> None:
         self._marked.append(session)
-        if self._timer is None:
-            self._timer = self._loop.call_later(SAVE_INTERVAL, self._beat)
+        self._recorder.mark()
 
-    def _beat(self) -> None:
-        self._timer = None
+    def _save_marked(self) -> None:
         marked, self._marked = self._marked, []
         for session in marked:
             self.save(session)
-        self._hurry()
 
     def hasten(self, session: LiveSession) -> None:
         """Write soon what has happened: somebody is about to decide what happens next."""
         if session.log.taken != session.log.next:
             self.save(session)
-            if self._hurrying is None:
-                self._hurrying = self._loop.call_later(QUESTION_INTERVAL, self._hurry)
-
-    def _hurry(self) -> None:
-        self._hurrying = None
-        self._put_notes()
-        if (writer := self._writer) is not None:
-            writer.hurry()
+            self._recorder.hasten()
 
     def save(self, session: LiveSession) -> None:
         if session.key not in self._known:
@@ -195,28 +153,23 @@ class BrokerRecorder:
         session.marked = False
         if not end and session.log.taken == session.log.next:
             return
+        key = session.key
+        self._sessions.setdefault(key, session)
         first, events = session.log.take()
-        preparer = self._preparer(session, first)
         # The lines are views of longer ones, which need not be kept for them.
         lines = [bytes(event.params) for event in events]
         session.look_through(first, lines)
-        number, safe = preparer.prepare(lines, job, end=end)
-        if self._works is None:
+        answer = None if job is None else job.answer
+        begun = self._recorder.add(key, first, lines, answer, end=end)
+        self._recorder.settings(key, **session.described())
+        writer = self._recorder.works
+        if writer is None:
             # Nobody knows when the disk will take it, and memory is not held for that.
             session.log.stored = session.log.taken
             session.log.tidy()
-        if safe and (writer := self._writer) is not None:
-            writer.append(session.key, number, safe, None if job is None else job.id)
-            stored = preparer.next
-            if writer.trouble is None:
-                writer.put(lambda store: self._tell(self._stored, session, stored))
-
-    def _preparer(self, session: LiveSession, first: int) -> LinePreparer:
-        preparer = self._preparers.get(session.key)
-        if preparer is None:
-            preparer = self._preparers[session.key] = LinePreparer(session.key, first, self._redact)
-            self._sessions[session.key] = session
-        return preparer
+        elif begun:
+            stored = self._recorder.next_line(key)
+            writer.put(lambda store: self._tell(self._stored, session, stored))
 
     def _stored(self, session: LiveSession, number: int) -> None:
         session.log.stored = max(session.log.stored, number)
@@ -256,9 +209,7 @@ class BrokerRecorder:
 
     async def flush(self) -> None:
         """Wait until everything that was handed over is on the disk, if that takes it."""
-        self._put_notes()
-        if (writer := self._works) is not None:
-            await writer.flush()
+        await self._recorder.flush()
 
     async def first_event(self, session: LiveSession) -> int:
         """The number of the oldest event of a session that can still be read."""
@@ -273,56 +224,37 @@ class BrokerRecorder:
         return min(stored, session.log.first)
 
     def note(self, session: LiveSession, kind: str, data: dict[str, Any]) -> None:
-        number = session.log.next
-        noted = Note(at_event=number, kind=kind, data=data, at=time.time())
-        # One write for the notes of many questions: each by itself costs more than its question.
-        self._notes.setdefault(session.key, []).append(noted)
-        if self._timer is None:
-            self._timer = self._loop.call_later(SAVE_INTERVAL, self._beat)
-
-    def _put_notes(self) -> None:
-        notes, self._notes = self._notes, {}
-        if (writer := self._writer) is not None:
-            for key, noted in notes.items():
-                writer.put(
-                    functools.partial(Store.add_notes, key=key, notes=noted),
-                    size=len(noted) * NOTE_SIZE,
-                )
+        self._recorder.note(session.key, session.log.next, kind, data)
 
     # -- sessions
 
     def found(self, session: LiveSession) -> None:
         """A session is open that was in the store before."""
         self._known.add(session.key)
-        if (writer := self._writer) is not None:
-            key = session.key
-            writer.put(lambda store: _reopen(store, key))
+        self._recorder.reopen(session.key)
 
     def created(self, session: LiveSession) -> None:
         self._known.add(session.key)
-        writer = self._writer
-        if writer is None:
-            return
-        now = time.time()
-        record = SessionRecord(
-            key=session.key,
-            peer=self._spec.peer,
-            root=session.root,
-            name=session.name,
-            peer_session_id=session.id,
-            cwd=str(session.cwd),
-            created_at=session.created_at,
-            updated_at=now,
-            next_event=0,
+        self._recorder.create(
+            SessionRecord(
+                key=session.key,
+                peer=self._spec.peer,
+                root=session.root,
+                name=session.name,
+                peer_session_id=session.id,
+                cwd=str(session.cwd),
+                created_at=session.created_at,
+                updated_at=time.time(),
+            )
         )
-        writer.put(functools.partial(_create_session, record=record))
+        self._recorder.settings(session.key, **session.described())
 
     def moved(self, session: LiveSession) -> None:
-        self._change(session, peer_session_id=session.id)
+        self._recorder.change(session.key, peer_session_id=session.id)
 
     def closed(self, session: LiveSession) -> None:
         if self._leave(session):
-            self._change(session, closed_at=time.time())
+            self._recorder.change(session.key, closed_at=time.time())
 
     async def released(self, session: LiveSession) -> None:
         """Store the rest of a session in which others will write from now on."""
@@ -336,19 +268,12 @@ class BrokerRecorder:
         if session.key not in self._known:
             return False
         self._save(session, None, end=True)
-        self._put_notes()
         self._known.discard(session.key)
-        preparer = self._preparers.pop(session.key, None)
-        if preparer is not None and self._works is None:
-            self._left[session.key] = preparer.next
+        next_line = self._recorder.leave(session.key)
+        if next_line is not None and self._recorder.works is None:
+            self._left[session.key] = next_line
         self._sessions.pop(session.key, None)
         return True
-
-    def _change(self, session: LiveSession, **fields: Any) -> None:
-        writer = self._writer
-        if writer is not None:
-            key = session.key
-            writer.put(lambda store: store.update_session(key, **fields))
 
     async def find(self, peer_session_id: str, key: str | None) -> SessionRecord | None:
         """What is known of a session by its own key, or by the peer's name for it."""
@@ -371,21 +296,10 @@ class BrokerRecorder:
 
     def job_changed(self, job: Job) -> None:
         """Store a job, or that it runs now."""
-        writer = self._writer
-        if writer is None:
-            return
-        writer.retry()
-        if job.id not in self._jobs:
-            self._jobs.add(job.id)
-            record = self.record(job)
-            writer.put(lambda store: store.create_job(record))
-        else:
-            id, started_at, first = job.id, job.started_at, job.first_event
-            writer.put(
-                lambda store: store.update_job(
-                    id, state="running", started_at=started_at, first_event=first, next_event=first
-                )
-            )
+        if job.started_at is not None and job.session.key in self._known:
+            # What the peer said before is not an answer to this prompt.
+            self._save(job.session, None, end=True)
+        self._recorder.job_changed(self.record(job))
 
     def job_ended(self, job: Job) -> None:
         """Store the end of a job behind its events. It is settled when that is on the disk."""
@@ -397,7 +311,7 @@ class BrokerRecorder:
             self._judge_text(job)
         if job.failure is not None:
             # Callers are told of it, too, and not only the disk.
-            line = self._redact.line(msgspec.json.encode(job.failure))
+            line = self._recorder.redact.line(msgspec.json.encode(job.failure))
             job.failure = msgspec.json.decode(line)
         writer = self._writer
         if writer is None:
@@ -412,13 +326,7 @@ class BrokerRecorder:
             )
             # Before the end of the job: a command that sees the end finds the peer unparked.
             writer.put(lambda store: unpark_after_success(peer, state, here))
-        record = msgspec.structs.replace(self.record(job), state="ended")
-        if job.id in self._jobs:
-            self._jobs.discard(job.id)
-            fields = {name: getattr(record, name) for name in _ENDS}
-            writer.put(lambda store: store.update_job(record.id, **fields), size=len(record.text))
-        else:
-            writer.put(lambda store: store.create_job(record), size=len(record.text))
+        self._recorder.job_ended(msgspec.structs.replace(self.record(job), state="ended"))
         if writer.trouble is not None:
             job.settled()
             return
@@ -433,7 +341,7 @@ class BrokerRecorder:
 
         spec = self._spec
         quirks = Quirks(error_texts=spec.error_texts, notice_texts=spec.notice_texts)
-        judged = judge(Result(Outcome.OK, job.text), quirks)
+        judged = judge(Result(Outcome.OK, job.answer.text), quirks)
         if judged.failure is not None:
             job.outcome, job.failure = judged.outcome, failure_record(judged.failure, None)
 
@@ -459,11 +367,10 @@ class BrokerRecorder:
         """What the agent said until now, also what is still held back from the disk because it may
         be the beginning of a secret."""
         log_ = job.session.log
-        preparer = self._preparers.get(job.session.key)
-        start = max(log_.first, job.first_event, 0 if preparer is None else preparer.next)
+        start = max(log_.first, job.first_event, self._recorder.next_line(job.session.key))
         lines = [bytes(event.params) for event in log_.lines(start, max_size=TEXT_SIZE)]
-        rest = self._redact.text("".join(said_in(lines)))
-        return (job.text + rest)[:TEXT_SIZE]
+        rest = self._recorder.redact.text(said_in(lines))
+        return (job.answer.text + rest)[:TEXT_SIZE]
 
     def record(self, job: Job) -> JobRecord:
         """The job as it is stored, and as callers see it."""
@@ -476,7 +383,7 @@ class BrokerRecorder:
             state="ended" if job.state == "ended" else "running" if job.started_at else "queued",
             outcome=None if job.outcome is None else job.outcome.value,
             stop=job.stop,
-            text=job.text,
+            text=job.answer.text,
             failure=job.failure,
             usage=job.usage,
             created_at=job.created_at,
@@ -524,34 +431,3 @@ class BrokerRecorder:
             self._loop.call_soon_threadsafe(tell, *values)
         except RuntimeError:
             log.debug("the loop has ended before the store")
-
-
-_ENDS: Final = (
-    "state", "outcome", "stop", "text", "failure", "usage", "started_at", "ended_at", "first_event",
-    "next_event",
-)  # fmt: skip
-
-
-def _reopen(store: Store, key: str) -> None:
-    record = store.session(key)
-    if record is None or record.closed_at is None:
-        return
-    if record.name is not None and store.find_session(record.peer, record.root, record.name):
-        # Its name belongs to another one by now, so it stays among those that were closed.
-        return
-    store.update_session(key, closed_at=None)
-
-
-def _create_session(store: Store, *, record: SessionRecord) -> None:
-    if store.session(record.key) is not None:
-        # The caller wrote it down before the peer had a name for it.
-        store.update_session(record.key, peer_session_id=record.peer_session_id, cwd=record.cwd)
-        return
-    try:
-        store.create_session(record)
-    except StoreConflict:
-        if record.name is None:
-            raise
-        # The name was given away meanwhile; without it the session can still be found by its key.
-        log.warning("the name %r is taken; session %s is stored without", record.name, record.key)
-        store.create_session(msgspec.structs.replace(record, name=None))

@@ -20,7 +20,15 @@ from dragoman.broker import error_codec, protocol
 from dragoman.broker.server.cancellation import Move, Phase, Trigger
 from dragoman.broker.server.jobs import Job, Jobs
 from dragoman.broker.server.queue import Full, Queue
-from dragoman.client.results import add_stderr, explain, failure_record, peer_end
+from dragoman.client.results import (
+    add_stderr,
+    complete_usage,
+    explain,
+    failure_record,
+    peer_end,
+    stop_of,
+    usage_record,
+)
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import (
@@ -35,7 +43,6 @@ from dragoman.errors import (
 )
 from dragoman.events import model
 from dragoman.events.model import EventEnvelope
-from dragoman.events.parts import Cost, Usage
 from dragoman.gateway import prompt_responses
 
 if TYPE_CHECKING:
@@ -216,20 +223,17 @@ class Turns:
             # A peer that refuses the prompt because of the cancel is not why the turn ended, nor is
             # that a peer was ended because it did not heed it.
             because = job.expired if isinstance(error, RemoteError | PeerUnresponsive) else None
-            usage = _used(None, session.spent())
-            end = peer_end(error) if because is None else None
+            reason = because or error
+            usage = usage_record(session.used())
+            end = peer_end(reason)
             if end is None:
-                outcome, failure = explain(because or error)
-                told = failure_record(failure, because or error)
-                job.end(outcome, next_event=next_event, failure=told, usage=usage)
+                outcome, failure = explain(reason)
+                stop = stop_of(reason)
+                told = failure_record(failure, reason)
             else:
-                job.end(
-                    end.outcome,
-                    next_event=next_event,
-                    stop=end.stop,
-                    failure=None if end.failure is None else failure_record(end.failure, error),
-                    usage=usage,
-                )
+                outcome, stop = end.outcome, end.stop
+                told = None if end.failure is None else failure_record(end.failure, error)
+            job.end(outcome, next_event=next_event, stop=stop, failure=told, usage=usage)
         if ran:
             # What the peer says from now on is not part of the turn, and comes behind its answer.
             session.hold_updates()
@@ -257,7 +261,7 @@ class Turns:
         except msgspec.ValidationError as error:
             return InvalidAnswer(f"the answer to {PROMPT} is malformed: {error}")
         ended = translate.of_answer(response, _NOWHERE, None)
-        usage = _used(ended.usage, job.session.spent())
+        usage = usage_record(complete_usage(ended.usage, job.session.used()))
         outcome, told = ended.outcome, None
         if job.expired is not None:
             # A budget that ran out is the reason, however the peer took the cancel.
@@ -454,10 +458,3 @@ class Turns:
             for job in self.jobs
             if job.state != "ended"
         ]
-
-
-def _used(usage: Usage | None, spent: Cost | None) -> dict[str, Any] | None:
-    """What a turn has used, as a job keeps it."""
-    if spent is not None and (usage is None or usage.cost is None):
-        usage = msgspec.structs.replace(usage or Usage(), cost=spent)
-    return None if usage is None else msgspec.to_builtins(usage, enc_hook=str)

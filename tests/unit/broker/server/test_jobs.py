@@ -11,6 +11,7 @@ from msgspec import Raw
 from dragoman.broker.server.jobs import MAX_PROMPT_SIZE, Job, Jobs
 from dragoman.errors import UsageError
 from dragoman.events.words import Outcome
+from tests.unit.broker.near import notice
 
 
 def job(id: str = "j-1", *blocks: Any) -> Job:
@@ -21,7 +22,12 @@ def job(id: str = "j-1", *blocks: Any) -> Job:
 def test_a_prompt_is_known_again_by_its_text() -> None:
     text = {"type": "text", "text": "hello"}
     assert job("j", text, {"type": "image"}).prompt_text == "hello\n[image]"
-    assert len(job("j", {"type": "text", "text": "x" * 10**6}).prompt_text) == MAX_PROMPT_SIZE
+    link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
+    assert job("j", text, link).prompt_text == "hello\n[link]"
+    long = job("j", {"type": "text", "text": "x" * 10**6})
+    assert len(long.prompt_text) == 10**6, "the store cuts it"
+    long.settled()
+    assert len(long.prompt_text) == MAX_PROMPT_SIZE
     assert Job("j", cast(Any, None), {"prompt": Raw(b"{")}).prompt_text == ""
 
 
@@ -53,7 +59,8 @@ def test_a_success_with_nothing_in_it_is_none(
 ) -> None:
     one = job()
     one.end(Outcome.OK, next_event=0)
-    one.text, one.acted, one.denied = text, acted, denied
+    one.answer.add([bytes(notice("s1", text).params)])
+    one.answer.acted, one.denied = acted, denied
     one.conclude()
     assert one.outcome is outcome
 
@@ -78,7 +85,7 @@ def test_where_nothing_was_approved_and_something_denied_it_was_denied(
             one.decided(allowed=True)
         one.cancelled = cancelled
         one.end(said, next_event=0)
-        one.text = "all is well"
+        one.answer.add([bytes(notice("s1", "all is well").params)])
         one.conclude()
         assert one.outcome is (said if approved else outcome)
 

@@ -12,13 +12,12 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from dragoman.broker.server import recorder
 from dragoman.broker.server.jobs import Job
 from dragoman.broker.server.live_session import LiveSession
 from dragoman.broker.server.recorder import BrokerRecorder
 from dragoman.errors import StoreFull, StoreRefused
 from dragoman.events.words import Outcome
-from dragoman.store import Store, store_path, writer
+from dragoman.store import Store, recorder, store_path, writer
 from dragoman.wire.messages import Notification
 from tests.aio import aio
 from tests.integration.broker_stage import spec_of, stored
@@ -114,7 +113,7 @@ async def test_secrets_do_not_reach_the_disk_even_in_pieces(tmp_path: Path) -> N
     assert said.startswith("the word is ")
     assert said.endswith(", keep it")
     assert secret not in said
-    assert secret not in job.text
+    assert secret not in job.answer.text
     for file in (tmp_path / "state").iterdir():
         assert secret.encode() not in file.read_bytes()
 
@@ -195,7 +194,7 @@ async def test_when_the_disk_fails_the_work_goes_on_in_memory(
         session.job = None
         job.end(Outcome.OK, next_event=2)
         kept.job_ended(job)
-        assert (job.state, job.text) == ("ended", "said anyway")
+        assert (job.state, job.answer.text) == ("ended", "said anyway")
         assert session.log.stored == 2, "so that memory is not held for a disk that is gone"
         assert await kept.fetch("s-k", 0, 1) == []
         assert await kept.find("s1", None) is not None, "what is there can be read"

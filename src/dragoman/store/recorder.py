@@ -1,0 +1,432 @@
+"""Record sessions, their lines, jobs and notes in the store: the one way in, with a broker and
+without.
+
+Lines are redacted (`stream_redaction`), numbered, and handed to the writer's thread in batches. The
+lines of a batch share a row. They are not joined into one line per message: a reader that is
+attached has counted each line, and a message that waits for its end would be lost whole in a kill.
+`broker.server.recorder` takes the lines from a broker's sessions, `runs.direct_recorder` from the
+events of a run without a broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.errors import DragomanError, StoreConflict, StoreError
+from dragoman.redaction.redactor import Redactor
+from dragoman.store.jobs import TEXT_SIZE
+from dragoman.store.records import JobRecord, Note, SessionRecord
+from dragoman.store.store import Store
+from dragoman.store.stream_redaction import LineForm, LineRedactor
+from dragoman.store.writer import StoreWriter
+
+log: Final = logging.getLogger("dragoman.store")
+
+SAVE_INTERVAL: Final = 0.1
+"""Seconds between two batches: what a kill can cost in the middle of a turn."""
+
+QUESTION_INTERVAL: Final = 0.01
+"""Seconds from a question until what came before is written: what a kill can cost then. At once
+would be one write for each of many questions."""
+
+STORED_TIMEOUT: Final = 2.0
+"""Seconds that a caller waits for the end of its job to be stored; it takes a few milliseconds."""
+
+NOTE_SIZE: Final = 512
+"""Bytes that a note counts for while it waits to be stored."""
+
+HALF_SIZE: Final = TEXT_SIZE // 2 - 64
+"""Characters at each end of an answer that is too long for its job: with the line between them they
+are not more than a job keeps."""
+
+_MESSAGE: Final = "agent_message_chunk"
+_SAID: Final = b'"agent_message_chunk"'
+_ACTED: Final = b'"tool_call'
+
+_ENDS: Final = (
+    "state", "outcome", "stop", "text", "failure", "usage", "started_at", "ended_at", "first_event",
+    "next_event",
+)  # fmt: skip
+
+
+class _Content(Struct):
+    text: str = ""
+
+
+class _Update(Struct):
+    content: _Content
+    sessionUpdate: str = ""
+
+
+class _Params(Struct):
+    update: _Update
+
+
+_decode_chunks: Final = msgspec.json.Decoder(list[_Params]).decode
+_string: Final = msgspec.json.Decoder(str).decode
+_UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class JobAnswer:
+    """What the agent says in a job, from its lines as they are stored."""
+
+    __slots__ = ("_end", "_end_size", "_head", "_size", "acted", "id")
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        """The id of the job."""
+        self.acted = False
+        """Whether the agent said or did anything."""
+        self._head = ""
+        self._end: list[str] = []
+        self._end_size = self._size = 0
+
+    @property
+    def text(self) -> str:
+        """What the agent said so far, redacted; of a long answer the beginning and the end."""
+        if self._size <= TEXT_SIZE:
+            return self._head
+        head, end = self._head[:HALF_SIZE], "".join((self._head, *self._end))[-HALF_SIZE:]
+        return f"{head}\n[… {self._size - 2 * HALF_SIZE} characters …]\n{end}"
+
+    def add(self, lines: Sequence[bytes], form: LineForm | None = None) -> None:
+        """Take over what the agent said in lines. Those of this form are not decoded."""
+        text = b",".join(lines)
+        if text.count(_SAID) >= len(lines):
+            # Nearly always it is once in each.
+            chunks = lines
+        else:
+            chunks = [line for line in lines if _SAID in line]
+        if chunks:
+            self.acted = True
+            found = None if form is None else _text_within(chunks, form)
+            self._add("".join(_texts(chunks)) if found is None else found)
+        elif not self.acted:
+            self.acted = any(_ACTED in line for line in lines)
+
+    def _add(self, said: str) -> None:
+        self._size += len(said)
+        room = TEXT_SIZE - len(self._head)
+        if room:
+            self._head += said[:room]
+            said = said[room:]
+        if said:
+            self._end.append(said)
+            self._end_size += len(said)
+            if self._end_size > 2 * TEXT_SIZE:
+                self._end = ["".join(self._end)[-HALF_SIZE:]]
+                self._end_size = HALF_SIZE
+
+
+class SessionLines:
+    """Redacts and numbers the lines of one session.
+
+    This is done for many lines at once, and in the thread of the loop: a second thread that works
+    in Python would hold the loop up for far longer than the work takes.
+    """
+
+    def __init__(self, next: int, redact: Redactor) -> None:
+        self.next = next
+        """The number that the next line gets in the store."""
+        self._lines = LineRedactor(redact)
+        self._seen = self._lines.form
+        self._form: LineForm | None = None
+        """What stands around the text in the agent's messages."""
+
+    def prepare(
+        self, lines: Sequence[bytes], answer: JobAnswer | None, *, end: bool
+    ) -> tuple[int, list[bytes]]:
+        """The lines that may be stored now, at the `end` of a turn all of them, and the number of
+        the first. The answer gets what the agent said in them."""
+        safe = self._lines.feed_all(lines)
+        if end:
+            safe += self._lines.flush()
+        first = self.next
+        self.next += len(safe)
+        if answer is not None and safe:
+            self._look_at_form()
+            answer.add(safe, self._form)
+        return first, safe
+
+    def _look_at_form(self) -> None:
+        form = self._lines.form
+        if form is not self._seen:
+            self._seen = form
+            if _texts([b"%b?%b" % form]) == ["?"]:
+                self._form = form
+
+
+class StoreRecorder:
+    """Records the sessions of this process.
+
+    `on_beat` is called before a batch is written, to hand over lines that came since the last one
+    (`mark`).
+    """
+
+    def __init__(self, redact: Redactor, *, on_beat: Callable[[], None]) -> None:
+        self.redact = redact
+        self.writer: StoreWriter | None = None
+        """Writes to the store; None before `start` and after `close`."""
+        self._on_beat = on_beat
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._hurrying: asyncio.TimerHandle | None = None
+        self._lines: dict[str, SessionLines] = {}
+        self._settings: dict[str, dict[str, Any]] = {}
+        """Title, mode and model of sessions as they were stored last."""
+        self._notes: dict[str, list[Note]] = {}
+        """Notes by session that are still to be handed over to the writer."""
+        self._jobs: set[str] = set()
+        """The jobs that are stored and have not ended."""
+
+    def start(
+        self,
+        store: Store | Callable[[], Store],
+        *,
+        on_trouble: Callable[[DragomanError], None],
+        on_recovery: Callable[[int], None],
+        trouble: StoreError | None = None,
+    ) -> None:
+        """Begin to write (`StoreWriter`)."""
+        self.writer = StoreWriter(
+            store, on_trouble=on_trouble, on_recovery=on_recovery, trouble=trouble
+        )
+        self.writer.start()
+
+    async def close(self) -> StoreWriter | None:
+        """Write what was handed over, and end. Returns the writer, whose store stays open."""
+        self.stop_timers()
+        self._put_notes()
+        writer, self.writer = self.writer, None
+        if writer is not None:
+            await writer.close()
+        return writer
+
+    def stop_timers(self) -> None:
+        """Have no further beat: what is left is handed over for `close`."""
+        for timer in (self._timer, self._hurrying):
+            if timer is not None:
+                timer.cancel()
+
+    @property
+    def works(self) -> StoreWriter | None:
+        """The writer, if what it is given reaches the disk now."""
+        writer = self.writer
+        return writer if writer is not None and writer.trouble is None else None
+
+    async def flush(self) -> None:
+        """Wait until everything that was handed over is on the disk, if that takes it."""
+        self._put_notes()
+        if (writer := self.works) is not None:
+            await writer.flush()
+
+    # -- when
+
+    def mark(self) -> None:
+        """There is something to store, soon."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(SAVE_INTERVAL, self._beat)
+
+    def hasten(self) -> None:
+        """What was handed over is to be on the disk at once."""
+        if self._hurrying is None:
+            self._hurrying = self._loop.call_later(QUESTION_INTERVAL, self._hurry)
+
+    def _beat(self) -> None:
+        self._timer = None
+        self._on_beat()
+        self._hurry()
+
+    def _hurry(self) -> None:
+        self._hurrying = None
+        self._put_notes()
+        if self.writer is not None:
+            self.writer.hurry()
+
+    # -- sessions
+
+    def create(self, record: SessionRecord) -> None:
+        """Store a new session, or the peer's name for one that its caller has stored."""
+        self._put(functools.partial(_create_session, record=record))
+
+    def reopen(self, key: str) -> None:
+        """A stored session is in use again."""
+        self._put(functools.partial(_reopen, key=key))
+
+    def change(self, key: str, **fields: Any) -> None:
+        self._put(lambda store: store.update_session(key, **fields))
+
+    def settings(self, key: str, **told: Any) -> None:
+        """Store title, mode and model of a session, where they are new."""
+        before = self._settings.setdefault(key, {})
+        fields = {name: value for name, value in told.items() if before.get(name) != value}
+        if fields:
+            before.update(fields)
+            self.change(key, **fields)
+
+    def leave(self, key: str) -> int | None:
+        """Forget a session whose lines were all added. Returns the number of its next one, if
+        there was any."""
+        self._put_notes()
+        self._settings.pop(key, None)
+        lines = self._lines.pop(key, None)
+        return None if lines is None else lines.next
+
+    def reached(self) -> dict[str, int]:
+        """The number of the next line of each session."""
+        return {key: lines.next for key, lines in self._lines.items()}
+
+    # -- lines
+
+    def add(
+        self,
+        key: str,
+        first: int,
+        lines: Sequence[bytes],
+        answer: JobAnswer | None,
+        *,
+        end: bool = False,
+    ) -> bool:
+        """Store lines of a session soon, in the job of this answer; `first` is the number of the
+        first line of a session that is new here. What may be the beginning of a secret waits for
+        more, at the `end` of a turn no longer. Returns whether anything is on its way."""
+        known = self._lines.get(key)
+        if known is None:
+            known = self._lines[key] = SessionLines(first, self.redact)
+        number, safe = known.prepare(lines, answer, end=end)
+        if not safe or self.writer is None:
+            return False
+        self.writer.append(key, number, safe, None if answer is None else answer.id)
+        return True
+
+    def next_line(self, key: str, otherwise: int = 0) -> int:
+        """The number that the next line of a session gets in the store."""
+        known = self._lines.get(key)
+        return otherwise if known is None else known.next
+
+    def note(self, key: str, at_event: int, kind: str, data: dict[str, Any]) -> None:
+        noted = Note(at_event=at_event, kind=kind, data=data, at=time.time())
+        # One write for the notes of many questions: each by itself costs more than its question.
+        self._notes.setdefault(key, []).append(noted)
+        self.mark()
+
+    def _put_notes(self) -> None:
+        notes, self._notes = self._notes, {}
+        for key, noted in notes.items():
+            self._put(
+                functools.partial(Store.add_notes, key=key, notes=noted),
+                size=len(noted) * NOTE_SIZE,
+            )
+
+    # -- jobs
+
+    def job_changed(self, record: JobRecord) -> None:
+        """Store a job, or that it runs now."""
+        if self.writer is not None:
+            self.writer.retry()
+        if record.id not in self._jobs:
+            self._jobs.add(record.id)
+            self._put(lambda store: store.create_job(record))
+        else:
+            self._put(
+                lambda store: store.update_job(
+                    record.id,
+                    state=record.state,
+                    started_at=record.started_at,
+                    first_event=record.first_event,
+                    next_event=record.next_event,
+                )
+            )
+
+    def job_ended(self, record: JobRecord) -> None:
+        """Store the end of a job, behind its lines."""
+        if record.id in self._jobs:
+            self._jobs.discard(record.id)
+            fields = {name: getattr(record, name) for name in _ENDS}
+            self._put(lambda store: store.update_job(record.id, **fields), size=len(record.text))
+        else:
+            self._put(lambda store: store.create_job(record), size=len(record.text))
+
+    def _put(self, operation: Callable[[Store], object], *, size: int = 0) -> None:
+        if self.writer is not None:
+            self.writer.put(operation, size=size)
+
+
+def permission_note(
+    by: str, title: str | None, tool_call_id: str | None, option_id: str | None
+) -> dict[str, Any]:
+    """What is noted of an answer to a permission request: what `by` chose, and for what."""
+    return {"by": by, "title": title, "toolCallId": tool_call_id, "optionId": option_id}
+
+
+def said_in(lines: Sequence[bytes]) -> str:
+    """What the agent says in these lines."""
+    chunks = [line for line in lines if _SAID in line]
+    return "".join(_texts(chunks)) if chunks else ""
+
+
+def _text_within(chunks: Sequence[bytes], form: LineForm) -> str | None:
+    """The text of lines that differ in it alone; None if these do not."""
+    before, behind = form
+    least = len(before) + len(behind)
+    parts = [
+        line[len(before) : -len(behind)]
+        for line in chunks
+        if len(line) >= least and line.startswith(before) and line.endswith(behind)
+    ]
+    if len(parts) < len(chunks):
+        return None
+    inside = b"".join(parts)
+    try:
+        if b"\\" in inside or b'"' in inside:
+            # Refused where a text ends before the usual end of its line begins.
+            return _string(b'"%b"' % inside)
+        return inside.decode()
+    except _UNDECODABLE:
+        return None
+
+
+def _texts(chunks: Sequence[bytes]) -> list[str]:
+    try:
+        # All at once: that takes a fifth of the time.
+        updates = [each.update for each in _decode_chunks(b"[%b]" % b",".join(chunks))]
+        return [each.content.text for each in updates if each.sessionUpdate == _MESSAGE]
+    except _UNDECODABLE:
+        if len(chunks) == 1:
+            # No message of the agent, although its name stands somewhere in it.
+            return []
+        half = len(chunks) // 2
+        return _texts(chunks[:half]) + _texts(chunks[half:])
+
+
+def _reopen(store: Store, key: str) -> None:
+    record = store.session(key)
+    if record is None or record.closed_at is None:
+        return
+    if record.name is not None and store.find_session(record.peer, record.root, record.name):
+        # Its name belongs to another one by now, so it stays among those that were closed.
+        return
+    store.update_session(key, closed_at=None)
+
+
+def _create_session(store: Store, *, record: SessionRecord) -> None:
+    if store.session(record.key) is not None:
+        # The caller wrote it down before the peer had a name for it.
+        store.update_session(record.key, peer_session_id=record.peer_session_id, cwd=record.cwd)
+        return
+    try:
+        store.create_session(record)
+    except StoreConflict:
+        if record.name is None:
+            raise
+        # The name was given away meanwhile; without it the session can still be found by its key.
+        log.warning("the name %r is taken; session %s is stored without", record.name, record.key)
+        store.create_session(msgspec.structs.replace(record, name=None))
