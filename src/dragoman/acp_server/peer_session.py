@@ -39,7 +39,8 @@ from dragoman.runs.adapter_run import adapter_work
 from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.context import redacted_stderr
 from dragoman.runs.lineage import inherited
-from dragoman.runs.run import Run, RunListener, RunRequest
+from dragoman.runs.run import Run, RunListener
+from dragoman.runs.run_request import RunRequest
 from dragoman.runs.run_result import RunResult
 from dragoman.runs.sessions import OpenedSession, broker_ended, leave
 from dragoman.store.peer_recovery import note_success

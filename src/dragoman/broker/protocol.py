@@ -5,10 +5,11 @@ The names of the methods are in `broker.methods`; how errors travel is in `error
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct
 
 from dragoman.dialects.acp.v1 import shape
 from dragoman.errors import ConfigInvalid, RemoteError
@@ -168,25 +169,11 @@ class Added(Struct, rename="camel", omit_defaults=True, kw_only=True):
     """What the user of the next turn has to know, once."""
 
 
-class _AddedMeta(Struct):
-    dragoman: Added = field(default_factory=Added)
-
-
-class _AddedResult(Struct):
-    meta: _AddedMeta = field(name="_meta", default_factory=_AddedMeta)
-
-
-class _AddedLine(Struct):
-    result: _AddedResult = field(default_factory=_AddedResult)
-
-
-def added_in(line: bytes | None) -> Added:
-    """The additions of a broker to the result in a line; empty without a broker."""
-    if line is None or b'"dragoman"' not in line:
-        return Added()
+def added_to(meta: Mapping[str, Any] | None) -> Added:
+    """What a broker has added to the answer with this `_meta`; nothing without a broker."""
     try:
-        return msgspec.json.decode(line, type=_AddedLine).result.meta.dragoman
-    except UNDECODABLE:
+        return msgspec.convert((meta or {}).get(META, {}), Added)
+    except msgspec.ValidationError:
         return Added()
 
 

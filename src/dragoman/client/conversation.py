@@ -258,6 +258,9 @@ class Conversation(abc.ABC):
     """The history that was replayed when the session was opened, as events."""
     turn: Any
     """The turn that is running; None between turns."""
+    answer_meta: Mapping[str, Any] | None = None
+    """What the other side has put beside its answer that opened the session, in a dialect that has
+    a place for that."""
 
     def __repr__(self) -> str:
         return f"<Session {self.id!r}, {'in a turn' if self.turn else 'idle'}>"
@@ -300,6 +303,10 @@ class Conversation(abc.ABC):
 
 class ConversationTurn(BaseTurn[model.Event, Result]):
     """A prompt as a stream of events. The last one is `TurnEnded`; then there is a result."""
+
+    answer_meta: Mapping[str, Any] | None = None
+    """What the other side has put beside its answer to the prompt, in a dialect that has a place
+    for that."""
 
     __slots__ = (
         *("_acted", "_calls", "_denied_at", "_declined", "_said_end", "_spoken", "_text"),

@@ -45,7 +45,8 @@ from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.changed_files import without_own
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext, redacted_stderr
 from dragoman.runs.git import is_folder
-from dragoman.runs.run import Run, RunListener, RunRequest
+from dragoman.runs.run import Run, RunListener
+from dragoman.runs.run_request import RunRequest
 from dragoman.runs.run_result import RunResult
 from dragoman.store.ledger.records import RuntimeRole
 

@@ -12,21 +12,18 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from msgspec import structs
 
-from dragoman.catalogue.enforcement import Enforced
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.open import judge, open_peer
-from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer, SessionSummary
-from dragoman.client.options import ConnectOptions
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import (
     BrokerError,
@@ -38,13 +35,13 @@ from dragoman.errors import (
 )
 from dragoman.events import fold
 from dragoman.events.model import Event
-from dragoman.events.parts import Block, Capabilities, Failure
+from dragoman.events.parts import Block
 from dragoman.events.view import View
 from dragoman.events.words import Outcome
-from dragoman.policy.approver import Approver
 from dragoman.runs import model_choice
 from dragoman.runs.broker_notes import BrokerNotes
 from dragoman.runs.cancel import CancelHandle
+from dragoman.runs.run_request import RunRequest
 from dragoman.runs.run_result import RunResult
 from dragoman.runs.sessions import (
     ANSWER_SIZE,
@@ -67,9 +64,7 @@ from dragoman.runs.sessions import (
 from dragoman.store.records import new_job_id, new_session_key
 
 if TYPE_CHECKING:
-    from dragoman.broker.protocol import PolicyTerms
-    from dragoman.paths import Paths
-    from dragoman.runs.adapter_run import AdapterWork
+    from dragoman.broker.protocol import Added
     from dragoman.runs.brief import Brief
     from dragoman.runs.changed_files import ViolationWatch
     from dragoman.runs.direct_recorder import DirectRecorder
@@ -79,83 +74,6 @@ LEAVE_TIMEOUT: Final = 2.0
 """Seconds for an agent to close its session. If it does not, the log has why."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
-    """What to send to which peer, in which session and on which terms."""
-
-    peer: str
-    enforced: Enforced
-    """How the peer is started, and how the approver's policy is enforced with it."""
-    adapter: AdapterWork | None
-    """The peer's Python adapter, which is prompted in the place of the peer, without a broker.
-    Without a default, so that no caller forgets it (`adapter_run.adapter_work`)."""
-    workspace: Path
-    project: Path | None = None
-    """The directory that the session is recorded for, if it is not the workspace: the workspace
-    may be a worktree of it."""
-
-    prompt: Sequence[Block] = ()
-    attach: Callable[[Capabilities], Sequence[Block]] | None = None
-    """Further blocks of the prompt, built when it is known what the peer can take."""
-    job: str = ""
-    """The id of the job of the first turn; empty for a new one."""
-
-    session: str | None = None
-    """Name or key of a stored session. A name that is not in use begins a session."""
-    record: SessionRecord | None = None
-    """A stored session that is known already, in place of `session`."""
-    fresh: bool = False
-    """Whether a new session may take the place of a stored one that the peer has lost."""
-    brief: bool = False
-    """Whether the first prompt of such a session says in short what was said in the lost one."""
-    once: bool = False
-    """Whether a new session is closed after its turns, also by a broker that runs them alone."""
-    keep_open: bool = False
-    """Whether the session stays open when the run ends."""
-    mcp_servers: Sequence[Any] = ()
-    mcp_strict: bool = True
-    """Whether the servers are also sent to a peer that says that it takes none; otherwise they are
-    left out with a notice."""
-    additional_directories: Sequence[Path] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-    mode: str | None = None
-    model: str | None = None
-    model_strict: bool = True
-    """Whether a model that the peer does not take is an error; otherwise it is a note."""
-    restored_as_is: bool = False
-    """Whether a stored session keeps its mode and model, so that these are for a new one."""
-
-    approver: Approver
-    unattended: PolicyTerms
-    """The policy for a turn that continues in a broker after this process has disconnected."""
-    budgets: Budgets
-    stay: bool = True
-    """Whether the turn continues in its broker when this process disconnects."""
-    limit: Callable[[Event], Failure | None] | None = None
-    """Called with every event. A failure that it returns ends the turn as truncated."""
-    still_running: Callable[[Peer, str], Awaitable[str | None]] | None = None
-    """Called with the peer and the id of the session after a turn that was cut off. Returns why the
-    peer may still be working on it."""
-
-    meta: Mapping[str, Any] = field(default_factory=dict)
-    """Metadata for the peer, under `dragoman`: the lineage of delegated work."""
-    trace: Mapping[str, str] = field(default_factory=dict)
-    """Trace context for the peer, beside `dragoman`."""
-
-    warm: bool = True
-    ttl: float | None = None
-    max_idle: int | None = None
-    paths: Paths | None = None
-    options: ConnectOptions = field(default_factory=ConnectOptions)
-    """How to talk to the peer. The approver, the budgets and the events of the run replace those
-    that are in it."""
-    watch_changes: bool = True
-    """Whether to look for files that change in a turn although the approver did not allow it."""
-    keep_tools: bool = False
-    """Whether the view keeps the tool calls, and not only how the session is set up."""
 
 
 class RunListener:
@@ -285,7 +203,7 @@ class Run:
         folder, notice = request.workspace, self._listener.notice
         record = recall(word, peer=request.peer, folder=folder, on_notice=notice)
         if record is not None:
-            self._work_in(place_of(record, folder))
+            self.request = request.moved(place_of(record, folder))
             await self._open(record)
             return
         from dragoman.runs.session_lock import begun_once
@@ -294,17 +212,11 @@ class Run:
             # Another caller may have begun it while this one waited for the lock.
             record = recall(word, peer=request.peer, folder=folder, on_notice=notice)
             if record is not None:
-                self._work_in(place_of(record, folder))
+                self.request = request.moved(place_of(record, folder))
             await self._open(record)
             if record is None:
                 # The next caller finds the session in the store, and only there.
                 await self.keep()
-
-    def _work_in(self, folder: Path) -> None:
-        """Work where a stored session began: there is its broker, and there are its files."""
-        if folder != self.request.workspace:
-            approver = replace(self.request.approver, workspace=str(folder))
-            self.request = replace(self.request, workspace=folder, approver=approver)
 
     async def keep(self) -> None:
         """Store the session although nothing was prompted in it."""
@@ -395,6 +307,7 @@ class Run:
                 paths=request.paths,
             ),
         )
+        self._notes.opened = self._added_by(self.opened.conversation)
         if not request.keep_open:
             stack.push_async_callback(leave, self.opened.conversation, timeout=LEAVE_TIMEOUT)
         try:
@@ -408,6 +321,14 @@ class Run:
             self._prepare_brief(record)
         if self._keeper is not None:
             self._keeper.opened(self.opened, record, name=name, keep_open=request.keep_open)
+
+    def _added_by(self, answered: Conversation | ConversationTurn) -> Added | None:
+        """What the broker has added to the answer to a session or a turn; None without one."""
+        if not self.warm:
+            return None
+        from dragoman.broker.protocol import added_to
+
+        return added_to(answered.answer_meta)
 
     def _prepare_brief(self, record: SessionRecord) -> None:
         self._brief = brief_of(record)
@@ -511,6 +432,7 @@ class Run:
             self._cancel.hold(None)
             self._turn = None
         result = turn.result
+        self._notes.ended = self._added_by(turn)
         seen.context = self._notes.context(self.opened.context)
         result = judge(blame(result) if self.warm else result, request.enforced.way.quirks)
         if seen.over is not None:
@@ -589,7 +511,6 @@ class Run:
         keep(seen.view, event)
         if self._keeper is not None:
             self._keeper.event(event)
-        self._notes.event(event)
         seen.observe(event, self._clock())
         if request.limit is not None and seen.over is None:
             seen.over = request.limit(event)

@@ -42,9 +42,7 @@ from dragoman.events.parts import Failure
 from dragoman.events.words import ErrorKind
 
 if TYPE_CHECKING:
-    from dragoman.broker.protocol import Added
     from dragoman.client.budgets import Budgets
-    from dragoman.events.model import Event
     from dragoman.events.parts import Block
     from dragoman.paths import Paths
     from dragoman.policy import Policy
@@ -486,30 +484,6 @@ def job_terms(
             "total": budgets.total,
         }
     return {"dragoman": terms}
-
-
-def context_of(event: Event | None) -> str | None:
-    """What the agent knew of a session, as a broker says it with the answer behind an event: the
-    end of a turn, or the opening of the session."""
-    return _added(event).context
-
-
-def unstored_of(event: Event | None) -> str | None:
-    """Why a broker stores nothing of what happens, as it says with the end of a turn; None while
-    all is well."""
-    return _added(event).unstored
-
-
-def notice_of(event: Event | None) -> str | None:
-    """What a broker has to tell its user, as it says with the end of a turn."""
-    return _added(event).notice
-
-
-def _added(event: Event | None) -> Added:
-    # Not at the top: a run without a broker does not need it before its end.
-    from dragoman.broker.protocol import added_in
-
-    return added_in(None if event is None else event.raw)
 
 
 def blame(result: Result) -> Result:

@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from dragoman.broker import protocol
 from dragoman.broker.protocol import Attach, PromptMeta, SessionMeta, Submit
+from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
     RemoteError,
 )
@@ -73,18 +74,13 @@ def test_our_words_stand_beside_those_of_the_peer() -> None:
     assert plain(protocol.with_added(raw([1]), added)) == [1]
 
 
-def test_what_a_broker_has_added_is_read_from_the_line_of_the_result() -> None:
+def test_what_a_broker_has_added_is_read_from_the_answer() -> None:
     added = protocol.Added(key="s-1", context="fresh", next=7)
     result = protocol.with_added(raw({"sessionId": "1"}), added)
-    assert protocol.added_in(b'{"id":1,"result":%b}' % bytes(result)) == added
-    for other in (
-        None,
-        b"{}",
-        b'{"result":{"_meta":{"dragoman":7}}}',
-        b'"dragoman"',
-        b'{"dragoman"',
-    ):
-        assert protocol.added_in(other) == protocol.Added()
+    meta = acp.SESSION_NEW.decode_result(result).meta
+    assert protocol.added_to(meta) == added
+    for other in (None, {}, {"theirs": 1}, {"dragoman": 7}, {"dragoman": {"next": "x"}}):
+        assert protocol.added_to(other) == protocol.Added()
 
 
 def test_a_text_is_a_text_or_nothing() -> None:

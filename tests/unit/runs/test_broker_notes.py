@@ -1,36 +1,22 @@
 from __future__ import annotations
 
-from itertools import count
-
 import pytest
 
-from dragoman.events import model
-from dragoman.events.model import EventEnvelope
-from dragoman.events.words import Outcome
+from dragoman.broker.protocol import Added
 from dragoman.runs.broker_notes import BrokerNotes
 from dragoman.runs.sessions import LIVE, NEW, RESTORED
-
-PLACE = EventEnvelope(model.Source("acp", "c"), count(), "s")
-
-
-def said(what: str) -> bytes:
-    return b'{"result": {"_meta": {"dragoman": {%b}}}}' % what.encode()
-
-
-def ended(raw: bytes) -> model.TurnEnded:
-    return model.TurnEnded(*PLACE.base("x", raw), outcome=Outcome.OK)
 
 
 def test_what_a_broker_says_with_the_end_of_a_turn_is_passed_on_and_the_same_failure_once() -> None:
     told: list[str] = []
     notes = BrokerNotes(told.append)
-    full = said('"unstored": "the disk is full"')
-    for raw in (full, full, b'{"result": {}}', full):
+    full = Added(unstored="the disk is full")
+    for ended in (full, full, Added(), full):
         notes.turn_begins()
-        notes.event(ended(raw))
+        notes.ended = ended
         notes.report()
     assert told == ["this is not stored: the disk is full"] * 2
-    notes.event(ended(said('"notice": "update soon"')))
+    notes.ended = Added(notice="update soon")
     notes.report()
     assert told[2:] == ["update soon"]
 
@@ -49,10 +35,9 @@ def test_the_context_of_a_turn_is_the_brokers_if_it_says_one(
 ) -> None:
     notes = BrokerNotes(lambda text: None)
     if opening is not None:
-        raw = said(f'"context": "{opening}"')
-        notes.event(model.SessionOpened(*PLACE.base("x", raw), how="load"))
+        notes.opened = Added(context=opening)
     for expected in (first, second):
         notes.turn_begins()
         if ending is not None:
-            notes.event(ended(said(f'"context": "{ending}"')))
+            notes.ended = Added(context=ending)
         assert notes.context(opened) == expected

@@ -29,7 +29,6 @@ from dragoman.errors import (
     Unsupported,
     UsageError,
 )
-from dragoman.events.model import Source, TurnEnded
 from dragoman.events.parts import Capabilities, Text
 from dragoman.events.words import Outcome
 from dragoman.runs import sessions, wait_before_load
@@ -39,7 +38,6 @@ from dragoman.runs.sessions import (
     adopted,
     blame,
     broker_of,
-    context_of,
     discard,
     find_session,
     job_terms,
@@ -50,7 +48,6 @@ from dragoman.runs.sessions import (
     recall,
     retire,
     submit,
-    unstored_of,
 )
 from dragoman.store.open import open_store
 from tests.aio import aio
@@ -298,26 +295,6 @@ def test_a_retired_session_is_closed_and_kept(state: Path) -> None:
 
 
 # -- with a broker
-
-
-def ended(raw: bytes | None) -> TurnEnded:
-    base = (Source("acp", "c"), 1, "s", "t", "session/prompt", raw, False)
-    return TurnEnded(*base, Outcome.OK, "end_turn")
-
-
-def test_what_the_agent_knew_is_read_from_the_answer() -> None:
-    line = {"result": {"stopReason": "x", "_meta": {"dragoman": {"context": "fresh"}}}}
-    assert context_of(ended(json.dumps(line).encode())) == "fresh"
-    for other in (None, b"{}", b'{"result":{"_meta":{"dragoman":7}}}', b'"dragoman"'):
-        assert context_of(ended(other)) is None
-    assert context_of(None) is None
-
-
-def test_that_nothing_is_stored_is_read_from_the_answer() -> None:
-    line = {"result": {"_meta": {"dragoman": {"context": "live", "unstored": "no room"}}}}
-    assert unstored_of(ended(json.dumps(line).encode())) == "no room"
-    assert unstored_of(ended(b'{"result":{"_meta":{"dragoman":{"context":"live"}}}}')) is None
-    assert unstored_of(None) is None
 
 
 def test_a_broker_that_goes_away_is_not_taken_for_the_agent() -> None:

@@ -228,8 +228,8 @@ class Turns:
             end = peer_end(reason)
             if end is None:
                 outcome, failure = explain(reason)
+                told: dict[str, Any] | None = failure_record(failure, reason)
                 stop = stop_of(reason)
-                told = failure_record(failure, reason)
             else:
                 outcome, stop = end.outcome, end.stop
                 told = None if end.failure is None else failure_record(end.failure, error)

@@ -222,6 +222,7 @@ class AcpClient(BaseClient[Session]):
         session.replaying = True
 
         def opened(response: acp.LoadSessionResponse) -> None:
+            session.answer_meta = response.meta
             session.opened(response.modes, response.models, response.config_options)
             session.replay_answered()
 
@@ -246,6 +247,7 @@ class AcpClient(BaseClient[Session]):
         session = self._expect(session_id, root, others)
 
         def opened(response: acp.ResumeSessionResponse) -> None:
+            session.answer_meta = response.meta
             session.opened(response.modes, response.models, response.config_options)
 
         placed = _placed(root, others, mcp_servers, meta)
@@ -440,6 +442,7 @@ class AcpClient(BaseClient[Session]):
                 raise InvalidAnswer(f"the agent opened {response.session_id!r} a second time")
             session = Session(self, response.session_id, root, others, self.events)
             session.began_here = method is acp.SESSION_NEW
+            session.answer_meta = response.meta
             session.opened(response.modes, response.models, response.config_options)
             made.append(session)
             self._serving.adopt(session)

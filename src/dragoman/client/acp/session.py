@@ -60,7 +60,8 @@ class Session(AcpSettings, Conversation):
     by `Peer.session`."""
 
     __slots__ = (
-        *("_early", "_heard_at", "_load_answered_at", "_replaying", "_turns", "began_here"),
+        *("_early", "_heard_at", "_load_answered_at", "_replaying", "_turns"),
+        *("answer_meta", "began_here"),
         *("calls", "commands", "info", "on_update", "outside", "outside_dropped", "place"),
         *("questions", "record", "replayed", "turn", "unusable", "usage"),
     )
@@ -82,6 +83,8 @@ class Session(AcpSettings, Conversation):
         """How full the context is and what it cost, as last told."""
         # For questions that tell less than was told before.
         self.calls = Calls()
+        self.answer_meta: dict[str, Any] | None = None
+        """The `_meta` of the answer that opened the session."""
         self.turn: Turn | None = None
         """The turn that is running, if one is."""
         self.unusable = False

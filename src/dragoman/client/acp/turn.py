@@ -6,7 +6,7 @@ the dialect, is in `dragoman.client.turns`, and its result in `dragoman.client.c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Raw
@@ -101,6 +101,11 @@ class Turn(ConversationTurn):
             self._acted += 1
         # If a policy answers, this is history already; if people are asked, they hurry it.
         self.put_unhurried(update, size)  # type: ignore[arg-type]
+
+    @property
+    def answer_meta(self) -> Mapping[str, Any] | None:  # type: ignore[override]
+        """The `_meta` of the answer to the prompt."""
+        return None if self.response is None else self.response.meta
 
     # -- inside
 
