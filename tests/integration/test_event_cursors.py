@@ -6,9 +6,11 @@ import asyncio
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +140,77 @@ def test_a_reader_whose_connection_is_closed_at_random_moments_sees_each_event_o
 
     read()
     assert seen == [each["cursor"] for each in whole(warm, job)]
+
+
+def watched(cli: Cli, *words: str) -> list[str]:
+    """The cursors of the events that a reader sees which is not cut off."""
+    done = cli(*words, "--format", "json")
+    assert done.err == "" or "open now; this is what there was" in done.err
+    told = [json.loads(line) for line in done.out.splitlines()]
+    return [each["cursor"] for each in told if each["type"] != "Job"]
+
+
+@contextmanager
+def watching(cli: Cli, *words: str) -> Iterator[Iterator[str]]:
+    """The cursors of the events that a command shows, as it shows them."""
+    process = subprocess.Popen(  # noqa: TID251 - it goes on while something else happens
+        cli.argv(*words, "--format", "json"),
+        cwd=cli.cwd,
+        env=cli.env,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        with process.stdout as lines:
+            events = (json.loads(line) for line in lines)
+            yield (each["cursor"] for each in events if each["type"] != "Job")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def line_of(cursor: str) -> int:
+    return EventCursor.parse(cursor).line
+
+
+@pytest.mark.parametrize("watch", ["jobs", "sessions"])
+@pytest.mark.timeout(120)
+def test_after_a_kill_of_the_broker_no_cursor_means_another_event(watch: str, warm: Cli) -> None:
+    stop = warm.home / "stop"
+
+    def begin(prompt: str) -> str:
+        words = ("-s", "talk", "--approve-reads", "--no-wait", "--", *warm.agent, "resumes")
+        return warm("run", prompt, *words).out.strip()
+
+    first = begin(f"until {stop}")
+    with watching(warm, watch, "watch", first if watch == "jobs" else "talk") as cursors:
+        seen = [next(cursors) for _ in range(MAX_READ)]
+        (broker,) = warm("broker", "list", "--format", "json").out.splitlines()
+        os.kill(json.loads(broker)["pid"], signal.SIGKILL)
+        # Among them is what it has shown of the last moment, which was not stored.
+        seen += cursors
+    stored = watched(warm, "jobs", "watch", first)
+    assert line_of(stored[-1]) < line_of(seen[-1]), "everything that was shown is stored"
+    for words in (("jobs", "watch", first), ("sessions", "watch", "talk")):
+        assert watched(warm, *words, "--after", seen[-1]) == []
+
+    second = begin("hello")
+    assert warm("jobs", "result", second, "--wait").code == 0
+    third = begin(f"until {stop}")
+    with watching(warm, "sessions", "watch", "talk", "--after", seen[-1]) as cursors:
+        again = [next(cursors) for _ in range(MAX_READ)]
+        stop.touch()
+        assert warm("jobs", "result", third, "--wait").code == 0
+        assert warm("broker", "stop", "--all").code == 0
+        again += cursors
+    assert len({*seen, *again}) == len(seen) + len(again)
+    whole = watched(warm, "sessions", "watch", "talk", "--after", seen[0])
+    assert [cursor for cursor in whole if cursor not in seen] == again
+    for job in (second, third):
+        assert {*watched(warm, "jobs", "watch", job)} <= {*again}
+    assert watched(warm, "jobs", "watch", first) == stored
+    (listed,) = warm("sessions", "list", "--format", "json").out.splitlines()
+    assert json.loads(listed)["events"] < 10**6, "numbers that are skipped are not counted"
 
 
 def test_a_cursor_of_an_event_that_has_not_happened_is_refused(warm: Cli) -> None:

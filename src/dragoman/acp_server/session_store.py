@@ -179,7 +179,7 @@ class SessionStore:
                 record
                 for record in found
                 if record.key not in used
-                and (record.peer == SERVER_PEER or (record.next_event and record.closed_at is None))
+                and (record.peer == SERVER_PEER or (record.events and record.closed_at is None))
                 and (cwd is None or Path(record.cwd) == cwd)
             ]
 

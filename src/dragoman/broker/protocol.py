@@ -64,6 +64,13 @@ class Attach(Struct, rename="camel"):
     start: int | None = None
 
 
+class Position(Struct, rename="camel"):
+    """`_dragoman/position`, a notification: the number of the next event."""
+
+    session_id: str
+    next: int
+
+
 class SessionParams(Struct, rename="camel"):
     """Anything that is about a session and of which nothing else matters."""
 

@@ -309,7 +309,7 @@ def delete_command(
                 f"the job {job.id} of it has not ended; `dragoman jobs cancel {job.id}` ends it"
             )
         named = f"{one_line(record.name)} ({record.key})" if record.name else record.key
-        question = f"Delete the session {named} of {record.peer}, {record.next_event} events?"
+        question = f"Delete the session {named} of {record.peer}, {record.events} events?"
         if not yes and not confirm(question, instead="--yes"):
             raise typer.Exit(1)
         store.delete_session(record.key)

@@ -208,8 +208,8 @@ class DirectRecorder:
         # Read again: another command may have had a turn in it since this one opened it.
         stored = None if before is None else store.session(before.key)
         if stored is not None and opened.context == RESTORED:
-            self._record = stored
-            recorder.reopen(stored.key)
+            self._record = msgspec.structs.replace(stored, next_event=stored.resumed_event)
+            recorder.take_up(stored.key, stored.resumed_event)
         else:
             now = time.time()
             self._record = SessionRecord(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -18,7 +18,8 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.broker.client.hello import ANSWER_TIMEOUT, open_stream, require_answer, watch
-from dragoman.broker.methods import ATTACH, RESULT
+from dragoman.broker.methods import ATTACH, POSITION, RESULT
+from dragoman.broker.protocol import Position
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.errors import (
@@ -50,6 +51,21 @@ NOBODY: Final = ClientOptions(read_files=False, write_files=False)
 """Who follows offers nothing and decides nothing."""
 
 
+class _Watcher(AcpClient):
+    """A client that is told by a broker where the numbers of events are skipped."""
+
+    def __init__(self, stream: Any, on_position: Callable[[Position], None]) -> None:
+        super().__init__(stream, NOBODY)
+        self._on_position = on_position
+        self._serving.between = self._told
+
+    def _told(self, method: str, params: Raw) -> bool:
+        if method != POSITION:
+            return False
+        self._on_position(msgspec.json.decode(params, type=Position))
+        return True
+
+
 class Over:
     """Stands behind the last line: why there are no more."""
 
@@ -61,7 +77,7 @@ class Over:
 class _Route(Route):
     """Takes the updates of one session."""
 
-    def __init__(self, lane: Lane[bytes | Over]) -> None:
+    def __init__(self, lane: Lane[bytes | Position | Over]) -> None:
         self._lane = lane
 
     def update(self, notification: Notification) -> None:
@@ -240,7 +256,8 @@ async def follow_session(
     if start is not None:
         with open_store(read_only=True, paths=paths) as store:
             now = store.session(record.key)
-            if now is not None and start > now.next_event and not begun:
+            # A broker that was killed may have shown events that it had not stored.
+            if now is not None and start >= now.resumed_event and not begun:
                 raise UsageError(
                     f"the session {record.key} has no event {start}: the next is {now.next_event}"
                 )
@@ -286,13 +303,14 @@ async def follow_job(
 async def _live(
     address: str, broker: str, session_id: str, start: int | None, job: JobRecord | None
 ) -> AsyncGenerator[tuple[int, bytes], None]:
-    client = AcpClient(await open_stream(address), NOBODY)
+    lane: Lane[bytes | Position | Over]
+    client = _Watcher(await open_stream(address), lambda position: lane.put(position, 0))
     upstream = Upstream(client)
     try:
         connection = client.connection
         watch(connection, address, broker, always=True)
         await client.start()
-        lane: Lane[bytes | Over] = Lane(connection.flow)
+        lane = Lane(connection.flow)
         upstream.route(session_id, _Route(lane))
         try:
             answer = msgspec.json.decode(
@@ -316,9 +334,11 @@ async def _live(
             connection.begin(RESULT, {"job": job.id, "wait": True}, settle=settle)
         while stop is None or number < stop:
             item = await lane.get()
-            if not isinstance(item, Over):
+            if isinstance(item, bytes):
                 yield number, item
                 number += 1
+            elif isinstance(item, Position):
+                number = item.next
             elif item.error is not None:
                 raise item.error
             elif job is not None:

@@ -1,8 +1,8 @@
 """The table of session events, and of the notes between them.
 
 Events of a session are numbered without duplicates, and a `GAP` note records those that could not
-be stored. An event is one line, the `params` of a `session/update` of ACP v1, already redacted
-(`store.stream_redaction`).
+be stored. A process that takes a session up skips `EVENT_SPAN` numbers. An event is one line, the
+`params` of a `session/update` of ACP v1, already redacted (`store.stream_redaction`).
 """
 
 from __future__ import annotations
@@ -61,6 +61,13 @@ class EventTable(Database):
                 return
             self.note(key, next_event, GAP, {"first": next_event, "next": next, "why": why})
             connection.execute("UPDATE sessions SET next_event = ? WHERE key = ?", (next, key))
+
+    def go_on_at(self, key: str, next: int) -> None:
+        """Give the next event this number, if the last has a smaller one. Raises
+        `UnknownSession`."""
+        with self.transaction() as connection:
+            if _next_event(connection, key) < next:
+                connection.execute("UPDATE sessions SET next_event = ? WHERE key = ?", (next, key))
 
     def gaps(self, key: str) -> list[Gap]:
         """What could not be stored of a session, in its order."""

@@ -17,6 +17,7 @@ from dragoman.errors import UnknownSession, UsageError
 from dragoman.store.events import EventTable
 from dragoman.store.jobs import JobTable
 from dragoman.store.records import (
+    EVENT_SPAN,
     GAP,
     Gap,
     JobRecord,
@@ -109,6 +110,13 @@ class Portable(SessionTable, JobTable, EventTable):
                 self._take_job(line.job, session.key)
                 seen["jobs"] += 1
             elif line.event is not None:
+                if line.event > number and (line.event - number) % EVENT_SPAN == 0:
+                    # Another process took the session up.
+                    held += runs.flush()
+                    self.append(session.key, stored, held)
+                    held = []
+                    self.go_on_at(session.key, line.event)
+                    stored = number = line.event
                 if line.event != number:
                     raise UsageError(f"line {count}: event {number} is missing before it")
                 held += runs.feed(bytes(line.params))

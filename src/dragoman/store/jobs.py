@@ -157,17 +157,18 @@ class JobTable(Database):
             for job in map(_record, rows):
                 if is_alive(job.runner):
                     continue
+                # Not up to the end of the session: another job may have run in it since.
                 last = connection.execute(
-                    "SELECT next_event FROM sessions WHERE key = ?", (job.session_key,)
+                    "SELECT max(first + count) FROM events WHERE session_key = ? AND job = ?",
+                    (job.session_key, job.id),
                 ).fetchone()
-                begun = job.state == "running"
                 self.update_job(
                     job.id,
                     state="ended",
                     outcome=Outcome.CRASHED.value,
                     ended_at=time.time(),
                     failure={"message": "the process that ran it is gone"},
-                    next_event=last[0] if last and begun else job.next_event,
+                    next_event=max(last[0] or 0, job.next_event),
                 )
                 ended.append(job.id)
         return ended

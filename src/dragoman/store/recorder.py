@@ -134,12 +134,17 @@ class SessionLines:
     """
 
     def __init__(self, next: int, redact: Redactor) -> None:
-        self.next = next
+        self.next = self._first = next
         """The number that the next line gets in the store."""
         self._lines = LineRedactor(redact)
         self._seen = self._lines.form
         self._form: LineForm | None = None
         """What stands around the text in the agent's messages."""
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the lines so far."""
+        return range(self._first, self.next)
 
     def prepare(
         self, lines: Sequence[bytes], answer: JobAnswer | None, *, end: bool
@@ -257,9 +262,10 @@ class StoreRecorder:
         """Store a new session, or the peer's name for one that its caller has stored."""
         self._put(functools.partial(_create_session, record=record))
 
-    def reopen(self, key: str) -> None:
-        """A stored session is in use again."""
+    def take_up(self, key: str, next_event: int) -> None:
+        """A stored session is in use again, and its next event has this number."""
         self._put(functools.partial(_reopen, key=key))
+        self._put(lambda store: store.go_on_at(key, next_event))
 
     def change(self, key: str, **fields: Any) -> None:
         self._put(lambda store: store.update_session(key, **fields))
@@ -272,17 +278,17 @@ class StoreRecorder:
             before.update(fields)
             self.change(key, **fields)
 
-    def leave(self, key: str) -> int | None:
-        """Forget a session whose lines were all added. Returns the number of its next one, if
-        there was any."""
+    def leave(self, key: str) -> range | None:
+        """Forget a session whose lines were all added. Returns their numbers, if there were
+        any."""
         self._put_notes()
         self._settings.pop(key, None)
         lines = self._lines.pop(key, None)
-        return None if lines is None else lines.next
+        return None if lines is None else lines.numbers
 
-    def reached(self) -> dict[str, int]:
-        """The number of the next line of each session."""
-        return {key: lines.next for key, lines in self._lines.items()}
+    def numbers(self) -> dict[str, range]:
+        """The numbers of the lines that were added of each session."""
+        return {key: lines.numbers for key, lines in self._lines.items()}
 
     # -- lines
 

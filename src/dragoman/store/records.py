@@ -13,6 +13,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+EVENT_SPAN: Final = 10**9
+"""How far the numbers of events go on when another process takes a session up. The one before may
+have been killed, after it had shown events that were not stored: their numbers must not be given to
+others, or the cursor of a reader would mean another event. No process shows as many."""
+
 JobState: TypeAlias = Literal["queued", "running", "ended"]
 
 _DIGITS: Final = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -49,6 +54,16 @@ class SessionRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     model: str | None = None
     next_event: int = 0
     """The number that the next event gets."""
+
+    @property
+    def events(self) -> int:
+        """How many events it has, with those that could not be stored."""
+        return self.next_event % EVENT_SPAN
+
+    @property
+    def resumed_event(self) -> int:
+        """The number of the next event if another process takes the session up."""
+        return self.next_event + EVENT_SPAN
 
 
 class JobRecord(Struct, frozen=True, kw_only=True, rename="camel"):

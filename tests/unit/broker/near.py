@@ -133,8 +133,8 @@ class Notes:
     def note(self, session: Any, kind: str, data: dict[str, Any]) -> None:
         self.notes.append((kind, data))
 
-    async def fetch(self, key: str, start: int, stop: int) -> list[bytes]:
-        return []
+    async def fetch(self, key: str, start: int, stop: int) -> tuple[int, list[bytes]]:
+        return stop, []
 
     def created(self, session: Any) -> None:
         self.events.append(f"created {session.id}")

@@ -34,7 +34,7 @@ async def test_a_job_whose_process_is_gone_has_crashed_and_keeps_what_was_said(
 ) -> None:
     with store_in(tmp_path) as store:
         store.create_session(session())
-        store.append("s-0000000001", 0, [said("half an "), said("answer")])
+        store.append("s-0000000001", 0, [said("half an "), said("answer")], "j-0000000001")
         store.create_job(job(state="running", outcome=None, ended_at=None, text="", runner=GONE))
         store.create_job(
             job("j-2", state="running", outcome=None, ended_at=None, runner=OURS, first_event=2)

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.errors import StoreConflict, UnknownSession
 from dragoman.store import events
-from dragoman.store.records import Gap
+from dragoman.store.records import EVENT_SPAN, Gap
 from tests.unit.store.stores import SECRET, open_store, session
 
 
@@ -112,6 +112,22 @@ def test_notes_stand_where_they_were_made_and_hold_no_secret(tmp_path: Path) -> 
             (2, "permission", {"allowed": True}),
             (5, "permission", {"title": "echo [redacted]"}),
         ]
+
+
+def test_numbers_are_skipped_when_another_process_takes_a_session_up(tmp_path: Path) -> None:
+    one = session()
+    with open_store(tmp_path) as store:
+        store.create_session(one)
+        store.append(one.key, 0, [b"0", b"1"])
+        before = store.session(one.key)
+        assert before is not None and before.resumed_event == 2 + EVENT_SPAN
+        store.go_on_at(one.key, before.resumed_event)
+        store.append(one.key, before.resumed_event, [b"2"])
+        store.go_on_at(one.key, 5)
+        record = store.session(one.key)
+        assert record is not None and (record.next_event, record.events) == (EVENT_SPAN + 3, 3)
+        assert list(store.lines(one.key, 1)) == [(1, b"1"), (EVENT_SPAN + 2, b"2")]
+        assert store.gaps(one.key) == []
 
 
 def test_events_that_could_not_be_stored_leave_a_gap_that_says_so(tmp_path: Path) -> None:

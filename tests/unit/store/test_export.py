@@ -9,6 +9,7 @@ import pytest
 
 from dragoman.errors import UnknownSession, UsageError
 from dragoman.store import Store
+from dragoman.store.records import EVENT_SPAN
 from tests.unit.store.stores import SECRET, chunk, job, open_store, session
 
 
@@ -49,6 +50,21 @@ def test_what_is_missing_stays_missing_where_it_was(tmp_path: Path, first: int) 
         assert len(other.gaps(one.key)) == 2
         assert taken.next_event == 9
         assert other.notes(one.key)[0].data["why"] == "no room"
+
+
+def test_numbers_that_were_skipped_stay_so(tmp_path: Path) -> None:
+    one = session()
+    with open_store(tmp_path / "one") as store, open_store(tmp_path / "two") as other:
+        store.create_session(one)
+        number = 0
+        for text in ("a", "b", "c"):
+            store.append(one.key, number, [chunk(text)])
+            number += 1 + EVENT_SPAN
+            store.go_on_at(one.key, number)
+        taken = other.import_(list(store.export(one.key)))
+        assert list(other.lines(one.key)) == list(store.lines(one.key))
+        assert taken.events == 3
+        assert other.gaps(one.key) == []
 
 
 def test_every_line_is_json_and_the_last_counts_them(tmp_path: Path) -> None:

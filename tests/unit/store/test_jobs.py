@@ -137,6 +137,8 @@ def test_jobs_of_a_process_that_is_gone_end_as_crashed(tmp_path: Path) -> None:
         for made in (running, queued, alive, over):
             store.create_job(made)
         store.append(one.key, 0, [chunk("a"), chunk("b")], running.id)
+        # Another process has gone on with the session since.
+        store.append(one.key, 2, [chunk("c")], alive.id)
         ended = store.end_orphans(lambda runner: runner == {"pid": 2})
         assert set(ended) == {running.id, queued.id}
         found = store.job(running.id)

@@ -135,8 +135,8 @@ async def test_lines_jobs_settings_and_notes_are_stored(tmp_path: Path) -> None:
                     running, state="ended", outcome="ok", text=answer.text, next_event=2
                 )
             )
-            assert kept.reached() == {one.key: 2}
-            assert (kept.leave(one.key), kept.leave(one.key)) == (2, None)
+            assert kept.numbers() == {one.key: range(2)}
+            assert (kept.leave(one.key), kept.leave(one.key)) == (range(2), None)
         found, done = store.session(one.key), store.job(queued.id)
         assert found is not None and done is not None
         assert (found.title, found.mode, found.model) == ("A title", "plan", "big")
@@ -174,10 +174,11 @@ async def test_a_name_that_is_taken_does_not_keep_a_session_from_being_stored(
             kept.create(second)
             kept.change(first.key, closed_at=1.0)
             kept.create(third := session(name="talk"))
-            kept.reopen(first.key)
+            kept.take_up(first.key, 10)
         keys = {record.key: record for record in store.sessions(include_closed=True)}
         assert keys[second.key].name is None
         assert (keys[third.key].name, keys[third.key].closed_at) == ("talk", None)
+        assert keys[first.key].next_event == 10
         assert keys[first.key].closed_at == 1.0, "its name belongs to another one by now"
 
 

@@ -46,7 +46,8 @@ class EventLog:
     """The lines of one session. Numbers count from 0 for its very first event."""
 
     __slots__ = (
-        "_limit", "_lines", "_room", "_size", "first", "next", "stored", "taken", "untaken_size",
+        "_limit", "_lines", "_room", "_size", "began", "first", "next", "stored", "taken",
+        "untaken_size",
     )  # fmt: skip
 
     def __init__(self, next: int = 0, *, room: LogLimits | None = None, limit: int = MAX_LOG_SIZE):
@@ -56,6 +57,9 @@ class EventLog:
         self._room.logs.append(self)
         self._limit = limit
         self._size = 0
+        self.began = next
+        """The number of the first line since the broker has the session. Before it, the numbers
+        between the last line of the process before and this one are not used."""
         self.first = next
         """The number of the oldest line in memory."""
         self.next = next

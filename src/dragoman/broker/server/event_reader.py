@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Raw
 
+from dragoman.broker.methods import POSITION
+from dragoman.broker.protocol import Position
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
@@ -187,16 +189,22 @@ class EventReader:
         assert start is not None
         if start < log.first:
             until = log.first if stop is None else min(stop, log.first)
-            stored = await self._session.fetch(start, until)
+            first, stored = await self._session.fetch(start, until)
             if not self._scopes or self._scopes[0][0] != start:
                 # It wants something else by now.
                 return True
-            if not stored:
-                await self._cut_off()
-                return False
+            if first != start:
+                if start >= log.began:
+                    await self._cut_off()
+                    return False
+                # Between two processes that had the session, numbers are skipped.
+                if first > log.began:
+                    first, stored = log.began, ()
+                if self.attached:
+                    self.connection.post(POSITION, Position(self.session_id, first))
             for line in stored:
                 self._tell_stored(line)
-            self._advance(start + len(stored))
+            self._advance(first + len(stored))
             return True
         events = log.lines(start, stop, max_size=BATCH_SIZE)
         if self._session.renamed or self._instead is not None:

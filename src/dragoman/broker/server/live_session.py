@@ -69,7 +69,7 @@ class Keeping(Protocol):
         """The same, and it is to be on the disk at once."""
 
     def note(self, session: LiveSession, kind: str, data: dict[str, Any]) -> None: ...
-    async def fetch(self, key: str, start: int, stop: int) -> Sequence[bytes]: ...
+    async def fetch(self, key: str, start: int, stop: int) -> tuple[int, Sequence[bytes]]: ...
 
 
 class LiveSession:
@@ -320,8 +320,8 @@ class LiveSession:
             else:
                 reader.unwant()
 
-    async def fetch(self, start: int, stop: int) -> Sequence[bytes]:
-        """Lines that are not in memory any more."""
+    async def fetch(self, start: int, stop: int) -> tuple[int, Sequence[bytes]]:
+        """Lines that are not in memory any more, and the number of the first of them."""
         return await self._keeping.fetch(self.key, start, stop)
 
     # -- what is known

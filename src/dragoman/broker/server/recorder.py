@@ -55,8 +55,9 @@ class BrokerRecorder:
         self._marked: list[LiveSession] = []
         self._sessions: dict[str, LiveSession] = {}
         self._tasks = TaskOwner("broker's recording")
-        self._left: dict[str, int] = {}
-        """The sessions that were let go of while nothing could be stored, with their next event."""
+        self._left: dict[str, range] = {}
+        """The sessions that were let go of while nothing could be stored, with the numbers of
+        their events."""
         self._ended: list[Job] = []
         """Jobs that have ended and are on their way to the disk."""
         self._ending: asyncio.Task[None] | None = None
@@ -109,16 +110,16 @@ class BrokerRecorder:
     def _leave_note(self, writer: StoreWriter) -> None:
         """Let the next broker know which events nobody will store any more."""
         store = writer.store
-        reached = self._left | self._recorder.reached()
+        numbers = self._left | self._recorder.numbers()
         try:
-            stored = {key: store.session(key) for key in reached}
+            stored = {key: store.session(key) for key in numbers}
         except StoreError as error:
             log.warning("the store cannot be read: %s", error)
             return
         lost = {
-            key: reached[key] - record.next_event
+            key: numbers[key].stop - max(record.next_event, numbers[key].start)
             for key, record in stored.items()
-            if record is not None and record.next_event < reached[key]
+            if record is not None and record.next_event < numbers[key].stop
         }
         if lost:
             why = "" if writer.trouble is None else writer.trouble.problem
@@ -175,32 +176,32 @@ class BrokerRecorder:
         session.log.stored = max(session.log.stored, number)
         session.log.tidy()
 
-    async def fetch(self, key: str, start: int, stop: int) -> Sequence[bytes]:
-        """Lines from the disk, up to a gap; none if the first of them is not there."""
+    async def fetch(self, key: str, start: int, stop: int) -> tuple[int, Sequence[bytes]]:
+        """Lines from the disk, from the first that is there up to a gap, and the number of the
+        first; without any, `stop`."""
         writer = self._writer
         if writer is None:
-            return []
+            return stop, []
 
-        def read(store: Store) -> list[tuple[int, bytes]]:
-            found: list[tuple[int, bytes]] = []
-            size = 0
-            for number, each in enumerate(
-                islice(store.lines(key, start, stop), FETCH_COUNT), start
-            ):
-                if each[0] != number:
+        def read(store: Store) -> tuple[int, list[bytes]]:
+            found: list[bytes] = []
+            first, size = stop, 0
+            for number, line in islice(store.lines(key, start, stop), FETCH_COUNT):
+                if not found:
+                    first = number
+                elif number != first + len(found):
                     break
-                found.append(each)
-                size += len(each[1])
+                found.append(line)
+                size += len(line)
                 if size > FETCH_SIZE:
                     break
-            return found
+            return first, found
 
         try:
-            found = await writer.call(read, reads=True)
+            return await writer.call(read, reads=True)
         except (StoreError, UnknownSession) as error:
             log.warning("session %s cannot be read: %s", key, error)
-            return []
-        return [line for _, line in found]
+            return stop, []
 
     async def settle(self, session: LiveSession) -> None:
         """Wait until everything that happened so far is stored, or at least looked at."""
@@ -231,7 +232,7 @@ class BrokerRecorder:
     def found(self, session: LiveSession) -> None:
         """A session is open that was in the store before."""
         self._known.add(session.key)
-        self._recorder.reopen(session.key)
+        self._recorder.take_up(session.key, session.log.began)
 
     def created(self, session: LiveSession) -> None:
         self._known.add(session.key)
@@ -269,9 +270,9 @@ class BrokerRecorder:
             return False
         self._save(session, None, end=True)
         self._known.discard(session.key)
-        next_line = self._recorder.leave(session.key)
-        if next_line is not None and self._recorder.works is None:
-            self._left[session.key] = next_line
+        numbers = self._recorder.leave(session.key)
+        if numbers is not None and self._recorder.works is None:
+            self._left[session.key] = numbers
         self._sessions.pop(session.key, None)
         return True
 

@@ -304,7 +304,7 @@ class Sessions:
             cwd=_folder(body) or Path(),
             additional=_others(body),
             mcp_servers=body.get("mcpServers", NO_SERVERS),
-            next_event=0 if record is None else record.next_event,
+            next_event=0 if record is None else record.resumed_event,
             room=self.room,
         )
         session.created_at = time.time() if record is None else record.created_at

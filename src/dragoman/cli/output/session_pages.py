@@ -38,7 +38,7 @@ def as_cells(listed: ListedSession, now: float) -> list[str]:
         record.name or "",
         record.peer,
         "closed" if record.closed_at is not None else "open",
-        str(record.next_event),
+        str(record.events),
         ago(record.updated_at, now),
         listed.title or "",
     ]
@@ -87,7 +87,7 @@ def record_as_json(record: SessionRecord) -> dict[str, Any]:
         "title": record.title,
         "mode": record.mode,
         "model": record.model,
-        "events": record.next_event,
+        "events": record.events,
         "created_at": iso(record.created_at),
         "updated_at": iso(record.updated_at),
         "closed_at": iso(record.closed_at),
@@ -111,6 +111,6 @@ def page(record: SessionRecord, now: float) -> Neutral:
         "begun": ago(record.created_at, now),
         "last used": ago(record.updated_at, now),
         "closed": ago(record.closed_at, now),
-        "events": str(record.next_event),
+        "events": str(record.events),
     }
     return facts(known.items())

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from dragoman.broker.methods import POSITION
 from dragoman.broker.server.event_log import EventLog
 from dragoman.broker.server.event_reader import EventReader, renamed
 from dragoman.rpc import Connection, End
@@ -49,9 +50,10 @@ class Sheet:
         self.log.stored = self.log.next
         self.log.trim(keep=0)
 
-    async def fetch(self, start: int, stop: int) -> Sequence[bytes]:
+    async def fetch(self, start: int, stop: int) -> tuple[int, Sequence[bytes]]:
         self.fetched.append((start, stop))
-        return self.disk[start : min(stop, start + 10)]
+        found = self.disk[start : min(stop, start + 10)]
+        return start if found else stop, found
 
 
 class Ear:
@@ -73,6 +75,9 @@ class Ear:
 
     def notification(self, notification: Notification) -> None:
         params = msgspec.json.decode(notification.params)
+        if notification.method == POSITION:
+            self.heard.append(f"at {params['next']}")
+            return
         self.names.append(params["sessionId"])
         self.heard.append(params["update"]["content"]["text"])
         self.changed.set()
@@ -85,8 +90,10 @@ class Ear:
 
 
 @asynccontextmanager
-async def reading() -> AsyncIterator[tuple[Sheet, EventReader, Ear]]:
-    sheet, ear = Sheet(), Ear()
+async def reading(
+    sheet: Sheet | None = None,
+) -> AsyncIterator[tuple[Sheet, EventReader, Ear]]:
+    sheet, ear = sheet or Sheet(), Ear()
     session: Any = sheet
     ours, theirs = memory_pair(buffer_size=1)
     async with Connection(ours, End.AGENT) as connection, Connection(theirs, End.CLIENT, ear):
@@ -243,3 +250,48 @@ async def test_whatever_happens_nothing_is_lost_doubled_or_out_of_order(seed: in
             await asyncio.sleep(0)
         assert ear.heard == wanted
         assert marks == marked, "what stands behind the events comes once, and in order"
+
+
+class TakenUp(Sheet):
+    """A session with three events of an earlier process, and two of this one from 100 on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = EventLog(100)
+        self.before = [bytes(notice("s1", str(number)).params) for number in range(3)]
+
+    async def fetch(self, start: int, stop: int) -> tuple[int, Sequence[bytes]]:
+        found = self.before[start : min(stop, start + 2)]
+        return start if found else stop, found
+
+
+@pytest.mark.parametrize(
+    ("start", "heard"),
+    [
+        (1, ["1", "2", "at 100", "100", "101"]),
+        (3, ["at 100", "100", "101"]),
+        (57, ["at 100", "100", "101"]),
+        (100, ["100", "101"]),
+    ],
+)
+@aio
+async def test_an_attached_reader_is_told_where_numbers_were_skipped(
+    start: int, heard: list[str]
+) -> None:
+    async with reading(TakenUp()) as (sheet, reader, ear):
+        sheet.happens()
+        reader.attached = True
+        reader.go_back(start)
+        await ear.until(len(heard) - 1)
+        sheet.happens()
+        await ear.until(len(heard))
+        assert ear.heard == heard
+
+
+@aio
+async def test_a_reader_of_the_history_gets_both_sides_of_skipped_numbers() -> None:
+    async with reading(TakenUp()) as (sheet, reader, ear):
+        sheet.happens()
+        reader.go_back(0)
+        await ear.until(4)
+        assert ear.heard == ["0", "1", "2", "100"]

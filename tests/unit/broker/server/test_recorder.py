@@ -163,14 +163,15 @@ async def test_lines_are_fetched_from_the_disk_or_not_at_all(tmp_path: Path) -> 
         for number in range(10):
             session.update(notice("s1", str(number)))
         kept._save(session, None, end=True)
-        found = await kept.fetch("s-k", 3, 6)
+        first, found = await kept.fetch("s-k", 3, 6)
+        assert first == 3
         assert [msgspec.json.decode(each)["update"]["content"]["text"] for each in found] == [
             "3",
             "4",
             "5",
         ]
-        assert await kept.fetch("s-k", 10, 12) == []
-        assert await kept.fetch("s-none", 0, 1) == []
+        assert await kept.fetch("s-k", 10, 12) == (12, [])
+        assert await kept.fetch("s-none", 0, 1) == (1, [])
         assert await kept.first_event(session) == 0
 
 
@@ -196,7 +197,7 @@ async def test_when_the_disk_fails_the_work_goes_on_in_memory(
         kept.job_ended(job)
         assert (job.state, job.answer.text) == ("ended", "said anyway")
         assert session.log.stored == 2, "so that memory is not held for a disk that is gone"
-        assert await kept.fetch("s-k", 0, 1) == []
+        assert await kept.fetch("s-k", 0, 1) == (1, [])
         assert await kept.find("s1", None) is not None, "what is there can be read"
         monkeypatch.undo()
     assert texts(tmp_path) == ["said ", "anyway"], "it is stored when there is room"
@@ -227,16 +228,17 @@ async def test_what_a_broker_could_not_store_before_it_ended_is_noted_by_the_nex
 
 
 @aio
-async def test_lines_are_fetched_up_to_a_gap_and_not_from_within_it(tmp_path: Path) -> None:
+async def test_lines_are_fetched_up_to_a_gap_or_from_behind_it(tmp_path: Path) -> None:
     async with keeping(tmp_path) as (kept, session):
         session.update(notice("s1", "before"))
         kept._save(session, None, end=True)
         assert kept._writer is not None
         kept._writer.put(lambda store: store.skip("s-k", 5, "no room"))
         kept._writer.append("s-k", 5, [b"{}"])
-        assert len(await kept.fetch("s-k", 0, 6)) == 1
-        assert await kept.fetch("s-k", 2, 6) == []
-        assert await kept.fetch("s-k", 5, 6) == [b"{}"]
+        first, lines = await kept.fetch("s-k", 0, 6)
+        assert (first, len(lines)) == (0, 1)
+        assert await kept.fetch("s-k", 2, 6) == (5, [b"{}"])
+        assert await kept.fetch("s-k", 5, 6) == (5, [b"{}"])
 
 
 @aio
