@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from dragoman.catalogue.card import RungVerdict
 from dragoman.catalogue.launch import resolve

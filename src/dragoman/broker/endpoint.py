@@ -11,9 +11,10 @@ import hashlib
 import os
 import stat
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from dragoman.client import folders
 from dragoman.errors import BrokerUnavailable
@@ -34,8 +35,7 @@ temporary files: all callers of a user have to find the same one."""
 PIPE: Final = "\\\\.\\pipe\\dragoman-{name}-{key}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True, kw_only=True):
     """One broker's place."""
 
     name: str

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
+
+from msgspec.structs import replace
 
 from dragoman.catalogue.descriptor import PYTHON, Descriptor, Launch, WrongForm
 from dragoman.catalogue.launch import LaunchSpec, program_name, spec_for

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from dragoman.catalogue.descriptor import Descriptor, Enforcement
 from dragoman.dialects.discovery import ACP
@@ -37,8 +36,7 @@ WRITES: Final = frozenset({"edit", "delete", "move"})
 """Kinds of permissions that are about the files they name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Enforced:
+class Enforced(Struct, frozen=True, kw_only=True):
     """A peer's launch under a policy, and whether the policy can be enforced."""
 
     way: LaunchSpec
@@ -145,7 +143,7 @@ def made_to_ask(spec: LaunchSpec) -> LaunchSpec:
     if modes and quirks.mode_after_open not in modes:
         quirks = structs.replace(quirks, mode_after_open=modes[0])
     command = spec.command if spec.command is None else (*spec.command, *table.arguments)
-    return replace(spec, command=command, env={**spec.env, **table.env}, quirks=quirks)
+    return structs.replace(spec, command=command, env={**spec.env, **table.env}, quirks=quirks)
 
 
 def _table(descriptor: Descriptor | None) -> Enforcement:

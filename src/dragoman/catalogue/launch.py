@@ -12,9 +12,10 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any, Final
+
+from msgspec import Struct, field, structs
 
 from dragoman.catalogue.descriptor import PYTHON, Descriptor, Launch, Platform, Quirks
 from dragoman.catalogue.load import BUILT_IN, Catalogue
@@ -46,8 +47,7 @@ def current_platform() -> Platform:
     return PLATFORMS.get(sys.platform, "linux")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchSpec:
+class LaunchSpec(Struct, frozen=True, kw_only=True):
     """How to start or reach one agent, with its environment, dialect options and quirks."""
 
     command: tuple[str, ...] | None = None
@@ -144,7 +144,7 @@ def way_to(
 
 def with_env(spec: LaunchSpec, names: Iterable[str]) -> LaunchSpec:
     """The launch spec with more of our environment variables passed to the program."""
-    return replace(spec, inherit=tuple(dict.fromkeys([*spec.inherit, *names])))
+    return structs.replace(spec, inherit=tuple(dict.fromkeys([*spec.inherit, *names])))
 
 
 def surroundings_of(

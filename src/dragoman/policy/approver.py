@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.client.permissions import Answer, Chosen, Decision, Permit, Question
@@ -45,8 +46,7 @@ SHELLS: Final = frozenset(
 """How a line is handed to a shell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ruling:
+class Ruling(Struct, frozen=True):
     """One question, answered."""
 
     tool_call_id: str

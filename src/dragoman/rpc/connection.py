@@ -13,11 +13,10 @@ import itertools
 import logging
 import os
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct, field
 
 from dragoman.errors import (
     CallError,
@@ -63,8 +62,7 @@ TRACE_VARIABLE: Final = "DRAGOMAN_TRACE"
 _numbers = itertools.count(1)
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionSettings:
+class ConnectionSettings(Struct, frozen=True):
     """What a dialect or a user may want different on one connection."""
 
     jsonrpc: bool = True

@@ -21,8 +21,9 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
+
+from msgspec import Struct
 
 from dragoman.errors import ConnectionLost, Overflow, UsageError
 from dragoman.rpc.tasks import TaskOwner, was_cancelled
@@ -39,8 +40,7 @@ UNHURRIED_INTERVAL: Final = 0.005
 and long enough that a hundred such things in a row wake it once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What may wait on one connection, all lanes together."""
 
     soft_size: int = 4 * 1024 * 1024

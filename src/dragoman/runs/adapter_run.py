@@ -182,7 +182,7 @@ class AdapterPeer(Peer):
         _refuse_session(request)
         self.work = work
         self.assignment = Assignment(
-            way=dataclasses.replace(
+            way=replace(
                 way,
                 # An adapter passes on nothing else of what its peer is to see.
                 env={**way.env, **(request.options.env or {})},

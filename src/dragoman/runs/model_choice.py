@@ -8,8 +8,9 @@ back here too.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.conversation import Conversation

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -92,5 +91,5 @@ class Holding:
         """Raises `PolicyNotEnforced` if the session is in a mode in which the peer does not ask."""
         if opening.mode is not None:
             self._enforced.check_mode(opening.mode)
-        enforced = replace(self._enforced, mode=opening.mode)
+        enforced = structs.replace(self._enforced, mode=opening.mode)
         await enforced.hold(conversation, self._views.setdefault(conversation.id, View()))

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from dragoman.catalogue.agent_files import list_files, refuse_new_problems
 from dragoman.catalogue.card import Card, RungResult

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.catalogue import Descriptor, Install, Launch
 from dragoman.catalogue.launch import LaunchSpec

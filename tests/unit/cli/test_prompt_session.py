@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from typing import Any
 
 import pytest
@@ -176,7 +175,7 @@ async def test_an_error_that_a_peer_tells_as_text_is_no_success(
     play = Play(monkeypatch, agent := ActedAgent())
     agent.answers = lambda turn: Result(Outcome.OK, "API Error: no credit")
     usual = plan()
-    way = dataclasses.replace(usual.way, quirks=Quirks(error_texts=("API Error:",)))
+    way = replace(usual.way, quirks=Quirks(error_texts=("API Error:",)))
     quirky = replace(usual, way=way, enforced=Enforced(way=way))
     async with play.talking(quirky) as talk:
         report = await talk.turn(PROMPT)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dragoman.catalogue.enforcement import Enforced
 from dragoman.catalogue.launch import LaunchSpec
@@ -370,7 +371,7 @@ async def test_files_that_change_without_an_allowed_request_are_violations(
     request_of: Any,
 ) -> None:
     request = request_of()
-    enforced = replace(request.enforced, restricts=True)
+    enforced = structs.replace(request.enforced, restricts=True)
 
     def write(name: str) -> Any:
         class Writer(RunListener):

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from dragoman.broker.client import hello
 from dragoman.broker.client.hello import (
@@ -36,8 +37,7 @@ Prepare: TypeAlias = Callable[[BrokerSpec], Awaitable[BrokerSpec]]
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartTimes:
+class StartTimes(Struct, frozen=True, kw_only=True):
     """How long to wait for what, in seconds."""
 
     answer: float = ANSWER_TIMEOUT
@@ -56,8 +56,7 @@ class StartTimes:
 TIMES: Final = StartTimes()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundBroker:
+class FoundBroker(Struct, frozen=True, kw_only=True):
     """An open connection to a broker that is of use."""
 
     connection: Connection
