@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
@@ -78,7 +78,7 @@ class Turns:
     @on_stage
     async def test_its_modes_are_known(self, stage: Stage, workspace: Path) -> None:
         async with stage.talk(workspace) as talk:
-            modes = _session(talk).modes
+            modes = talk.modes  # type: ignore[attr-defined]
             assert tuple(mode.id for mode in modes.available_modes) == self.modes
             assert modes.current_mode_id == self.mode
 
@@ -312,7 +312,8 @@ class Turns:
                 ]
             async with peer.session(load=talk.id) as loaded:
                 await loaded.wait_replayed()
-                assert _session(loaded).modes.current_mode_id == self.mode
+                modes = loaded.modes  # type: ignore[attr-defined]
+                assert modes.current_mode_id == self.mode
                 assert all(event.replay for event in loaded.replayed)
                 said = [(m.role, m.text) for m in fold(loaded.replayed).messages if m.text]
                 assert said[-1] == (Role.AGENT, "You said: THINK of me")
@@ -378,10 +379,6 @@ def _told(capabilities: Capabilities) -> dict[str, bool]:
     """Those abilities in which agents differ."""
     names = ("load", "resume", "list", "fork", "close", "delete", "logout", "image", "audio")
     return {name: getattr(capabilities, name) for name in names}
-
-
-def _session(talk: Conversation) -> Any:
-    return talk.session  # type: ignore[attr-defined]
 
 
 def _spoken(events: list[happened.Event]) -> list[str]:
