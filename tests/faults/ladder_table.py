@@ -54,6 +54,7 @@ class Row:
 _NO_ANSWER: Final = ("handshake_seconds", *fields_without("handshake"))
 _NO_DIALECT: Final = (
     "dialect",
+    "dialect_shown",
     "protocol_version",
     "agent_name",
     "agent_version",

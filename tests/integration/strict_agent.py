@@ -205,6 +205,18 @@ class Keyed:
         return {"stopReason": "end_turn"}
 
 
+class KeyedBare(Keyed):
+    """One that names no capability, which all are optional. It reads no field but its own."""
+
+    def call(self, method, params):
+        if method == "initialize":
+            self.greeted = True
+            return {"protocolVersion": 1, "agentInfo": {"name": "bare"}, "agentCapabilities": {}}
+        if method == "session/prompt":
+            params = {name: params[name] for name in ("sessionId", "content") if name in params}
+        return super().call(method, params)
+
+
 class Chained:
     """One name of each chain, and no handshake. It remembers its sessions."""
 
@@ -249,8 +261,8 @@ class Chained:
 
 
 def main():
-    kinds = {"oneshot": Oneshot, "asp": Asp, "asp-handshake": AspHandshake,
-             "tagged": Tagged, "keyed": Keyed, "chained": Chained}  # fmt: skip
+    kinds = {"oneshot": Oneshot, "asp": Asp, "asp-handshake": AspHandshake, "tagged": Tagged,
+             "keyed": Keyed, "keyed-bare": KeyedBare, "chained": Chained}  # fmt: skip
     log("started")
     agent = kinds[KIND]()
     for line in sys.stdin:

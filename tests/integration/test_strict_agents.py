@@ -191,6 +191,18 @@ def test_a_broker_uses_what_was_found_out_and_keeps_what_it_finds_out() -> None:
         assert words == ["started", CHAIN["create"], CHAIN["prompt"]]
 
 
+def test_a_dialect_that_only_a_turn_shows_is_found_out_at_each_start(cli: Cli) -> None:
+    words = strict(cli, "keyed-bare")
+    added = cli("peers", "add", "bare", "--roles", "plan", "--turns", *words)
+    assert added.code == 0, added.out + added.err
+    assert "or keyed, which only a turn shows" in added.out and "FAIL" not in added.out
+    text = (cli.home / "config_home" / "peers" / "bare.toml").read_text()
+    assert "protocol" not in tomllib.loads(text)
+    assert cli("run", "bare", "hello", "--format", "quiet").out == "strict words\n"
+    named = cli("peers", "verify", "--no-turns", "--dialect", "keyed", *words)
+    assert named.code == 0 and "speaks keyed" in named.out
+
+
 def test_the_names_of_a_named_dialect_are_not_asked_for_again(cli: Cli) -> None:
     words = ("run", "hello", "--format", "quiet", "--dialect", "chained", *strict(cli, "chained"))
     assert cli(*words).out == "strict words\n"

@@ -79,6 +79,7 @@ USUAL: dict[str, Any] = {
     "clean_exit": True,
     "survivors": 0,
     "dialect": "acp",
+    "dialect_shown": True,
     "protocol_version": "1",
     "methods": METHODS,
     "required_params": {"session/new": ("cwd", "mcpServers")},

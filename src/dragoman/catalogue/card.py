@@ -57,6 +57,8 @@ class MeasuredFacts(Struct, frozen=True, kw_only=True):
     """From the start of the program to its first answer."""
     dialect: str | None = None
     """What it speaks, by dragoman's name for it."""
+    dialect_shown: bool | None = None
+    """Whether its handshake shows that. One of ACP without any capability may be one of `keyed`."""
     protocol_version: str | None = None
     """The version that both sides agreed on, where the dialect has one."""
     agent_name: str | None = None

@@ -133,8 +133,9 @@ async def measure(
     card = await climb(way, turns=False, careful=True, **known)
     if not (card.usable and turns):
         return card
-    # What it speaks is known by now, and need not be found out again.
-    way = replace(way, protocol=card.facts.dialect or way.protocol)
+    if card.facts.dialect is not None and card.facts.dialect_shown is not False:
+        # What it speaks is known by now, and need not be found out again.
+        way = replace(way, protocol=card.facts.dialect)
     return await climb(way, turns=True, careful=False, **known)
 
 

@@ -72,7 +72,8 @@ def table(draft: PeerDraft, way: LaunchSpec, card: Card) -> dict[str, Any]:
     facts = card.facts
     made = first_table(draft)
     made["title"] = draft.title or facts.agent_name or draft.name
-    if facts.dialect is not None:
+    # A dialect that the handshake did not show is found out again, at each start.
+    if facts.dialect is not None and facts.dialect_shown is not False:
         made["protocol"] = facts.dialect
     made["source"] = f"measured by dragoman {card.dragoman} on {card.measured_at[:10]}"
     made["verified"] = True

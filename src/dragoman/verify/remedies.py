@@ -46,6 +46,10 @@ CODES: Final = "Nothing: dragoman does not rely on these codes, but errors will 
 LOADS_ANYTHING: Final = "Look at the history of a session that was loaded: it loads any id."
 PARALLEL: Final = "Give each session a process of its own."
 ECHO: Final = "Ask it the same by hand: its model, its quota or its network may be the cause."
+OTHER_PARAMS: Final = (
+    "It does not take a prompt as its dialect has it: if it speaks another one, name it with "
+    "--dialect."
+)
 EMPTY: Final = "Take an empty turn for a failure, as dragoman does, and look into its own log."
 CRASHED: Final = "It died in a turn: look at its last words, and at its own log."
 LONG_LINE: Final = "Give the peer a higher max_line_size, if lines of that length make sense."

@@ -82,6 +82,12 @@ def test_a_second_peer_with_a_known_program_knows_what_is_known_of_it(tmp_path: 
     assert "wrong_forms" not in table
 
 
+def test_a_dialect_that_the_handshake_did_not_show_is_not_written_down() -> None:
+    way = LaunchSpec(command=("x",))
+    assert made(WISH, way, MeasuredFacts(dialect="acp", dialect_shown=True))["protocol"] == "acp"
+    assert "protocol" not in made(WISH, way, MeasuredFacts(dialect="acp", dialect_shown=False))
+
+
 def test_before_it_is_tried_little_is_known() -> None:
     assert first_table(WISH)["title"] == "my-agent"
     assert "protocol" not in first_table(WISH)

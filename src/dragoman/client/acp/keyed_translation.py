@@ -169,7 +169,7 @@ class KeyedTranslation:
         result = message.get("result")
         if not self._greeted and isinstance(result, dict):
             self._greeted = True
-            self.over = not _shows_nothing(result)
+            self.over = not shows_nothing(result)
         elif message.get("id") in self._opening and isinstance(result, dict):
             self._opening.discard(message.get("id"))
             modes, current = result.get("modes"), result.get("currentModeId")
@@ -244,7 +244,7 @@ def _decode(line: bytes) -> dict[str, Any] | None:
     return message if isinstance(message, dict) else None
 
 
-def _shows_nothing(hello: Mapping[str, Any]) -> bool:
+def shows_nothing(hello: Mapping[str, Any]) -> bool:
     """Whether the answer to a handshake may be one of ACP as well as of the keyed dialect."""
     version = hello.get("protocolVersion")
     return (

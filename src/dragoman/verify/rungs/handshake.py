@@ -10,7 +10,11 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+import msgspec
+
+from dragoman.client.acp.keyed_translation import shows_nothing
 from dragoman.client.connect import GREETING_TIMEOUT
+from dragoman.client.conversation import Peer
 from dragoman.client.options import AUTO
 from dragoman.dialects import discovery
 from dragoman.dialects.discovery import DialectSearch, is_refusal
@@ -148,13 +152,24 @@ async def dialect(state: Verification) -> RungFinding:
     version = one_line(peer.info.version or "", MAX_WORD) or None
     agreed = state.witness.protocol_version
     called = " ".join(word for word in (name, version) if word) or "it does not say who it is"
+    certain = state.way.protocol != AUTO or _is_shown(peer)
+    doubt = "" if certain else "; or keyed, which only a turn shows"
     return passed(
-        f"{discovery.DIALECTS.get(peer.dialect, peer.dialect)}; {called}",
+        f"{discovery.DIALECTS.get(peer.dialect, peer.dialect)}{doubt}; {called}",
         dialect=peer.dialect,
+        dialect_shown=certain,
         protocol_version=agreed,
         agent_name=name,
         agent_version=version,
     )
+
+
+def _is_shown(peer: Peer) -> bool:
+    """Whether the answer to the handshake can be that of one dialect only."""
+    if peer.dialect != discovery.ACP:
+        return True
+    answer = msgspec.json.decode(peer.client.hello)
+    return not (isinstance(answer, dict) and shows_nothing(answer))
 
 
 def _names_version(state: Verification, error: ProtocolMismatch) -> bool:
@@ -177,7 +192,7 @@ RUNGS: Final = (
         name="dialect",
         asks="Does it speak a protocol that dragoman knows?",
         measure=dialect,
-        fields=("dialect", "protocol_version", "agent_name", "agent_version"),
+        fields=("dialect", "dialect_shown", "protocol_version", "agent_name", "agent_version"),
         needs=("handshake",),
         essential=True,
         last=True,

@@ -12,7 +12,7 @@ from typing import Final
 from dragoman.catalogue.open import judge
 from dragoman.client.permissions import deny_all
 from dragoman.client.results import Result
-from dragoman.errors import BudgetExceeded, LineTooLong
+from dragoman.errors import BudgetExceeded, LineTooLong, RemoteError
 from dragoman.events import model
 from dragoman.events.words import Outcome, Role, outcome_of
 from dragoman.verify import remedies
@@ -25,6 +25,8 @@ TOKEN: Final = "anchorage"
 """A word that is unlikely in an answer by chance."""
 
 SHOWN_SIZE: Final = 80
+
+BAD_PARAMS: Final = -32602
 
 
 async def echo(state: Verification) -> RungFinding:
@@ -57,6 +59,8 @@ def _remedy(result: Result) -> str:
             return remedies.LONG_LINE
         case Outcome.TIMED_OUT:
             return remedies.HANGS
+        case _ if isinstance(result.error, RemoteError) and result.error.code == BAD_PARAMS:
+            return remedies.OTHER_PARAMS
         case Outcome.EMPTY | Outcome.OK:
             return remedies.EMPTY
         case _:

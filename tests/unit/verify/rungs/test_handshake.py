@@ -33,7 +33,8 @@ from dragoman.verify.verification import ConnectedPeer
 from tests.aio import aio
 from tests.unit.verify.fakes import FakeClimb, climbing, verdict
 
-ACP = b'{"protocolVersion": 1}'
+ACP = b'{"protocolVersion": 1, "agentCapabilities": {"loadSession": true}}'
+BARE = b'{"protocolVersion": 1}'
 KEYED = b'{"protocolVersion": 1, "authMethods": ["login"]}'
 
 
@@ -80,6 +81,20 @@ async def test_an_answer_in_acp_is_a_handshake(tmp_path: Path) -> None:
     found = await handshake.dialect(climb)
     assert found.facts["dialect"] == "acp"
     assert found.facts["agent_version"] == "1.2"
+
+
+@aio
+async def test_a_handshake_that_may_be_one_of_two_dialects_is_told(tmp_path: Path) -> None:
+    for answer, protocol, shown in (
+        (ACP, "auto", True),
+        (BARE, "auto", False),
+        (BARE, "acp", True),
+    ):
+        climb = greeted(tmp_path, {"acp": answer}, protocol=protocol)
+        await handshake.handshake(climb)
+        found = await handshake.dialect(climb)
+        assert found.facts["dialect_shown"] is shown
+        assert ("or keyed" in found.evidence) is not shown
 
 
 @aio

@@ -14,7 +14,7 @@ from dragoman.catalogue.descriptor import Quirks
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.conversation import Conversation
 from dragoman.client.results import Result
-from dragoman.errors import BudgetExceeded, DragomanError, LineTooLong
+from dragoman.errors import BudgetExceeded, DragomanError, LineTooLong, RemoteError
 from dragoman.events import model
 from dragoman.events.parts import Usage
 from dragoman.events.words import Outcome
@@ -46,6 +46,10 @@ async def test_a_turn_with_text_is_an_echo_and_proves_the_login(tmp_path: Path) 
         (ended(Outcome.CRASHED), remedies.CRASHED),
         (ended(Outcome.PROTOCOL_ERROR, error=LineTooLong(16)), remedies.LONG_LINE),
         (ended(Outcome.PROTOCOL_ERROR), remedies.ECHO),
+        (
+            ended(Outcome.PROTOCOL_ERROR, error=RemoteError(-32602, "missing content")),
+            remedies.OTHER_PARAMS,
+        ),
         (ended(Outcome.TIMED_OUT), remedies.HANGS),
         (ended(Outcome.EMPTY, "end_turn"), remedies.EMPTY),
         (ended(Outcome.OK, "end_turn"), remedies.EMPTY),
