@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dragoman.events.parts import AuthMethod
 
 HELP: Final = """
-Log in to a peer, by one of the methods that it offers itself.
+Log in to a peer, by one of the methods that it offers.
 
 Without a METHOD the only one is used; if there are several, they are listed. A password or a token
 is asked for on the terminal and not shown, or read from stdin if that is a pipe, or from the

@@ -64,6 +64,7 @@ def test_the_options_for_a_broker_are_told_by_name() -> None:
         "read_files": True,
         "write_files": True,
         "terminals": True,
+        "any_version": False,
         "unstable": False,
         "max_line_size": 5,
     }
