@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from dragoman.client.results import Result
 from dragoman.errors import BrokerError, DragomanError
@@ -16,8 +17,7 @@ from dragoman.events.view import View
 from dragoman.events.words import Role
 
 
-@dataclass(slots=True)
-class RunResult:
+class RunResult(Struct):
     """What was observed in one turn, and while the session was opened for it."""
 
     job: str = ""

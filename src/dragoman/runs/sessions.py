@@ -14,12 +14,11 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct, field
 
 from dragoman.client.conversation import Conversation, Opening, Peer, SessionSummary
 from dragoman.client.results import Result, explain
@@ -124,8 +123,7 @@ def _near(store: Store, word: str, root: Path, peer: str | None) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedSession:
+class ListedSession(Struct, frozen=True, kw_only=True):
     """A session that is stored here, that its peer remembers, or both."""
 
     peer: str
@@ -195,8 +193,7 @@ def broker_of(peer: Peer) -> str | None:
     return endpoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedSession:
+class WantedSession(Struct, frozen=True, kw_only=True):
     """How a session is to be opened."""
 
     key: str
@@ -221,8 +218,7 @@ class WantedSession:
     paths: Paths | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedSession:
+class OpenedSession(Struct, frozen=True, kw_only=True):
     """A session that is open."""
 
     conversation: Conversation
