@@ -39,13 +39,13 @@ from dragoman.events.parts import Block
 from dragoman.events.view import View
 from dragoman.events.words import Outcome
 from dragoman.runs import model_choice
-from dragoman.runs.broker_notes import BrokerNotes
 from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.run_request import RunRequest
 from dragoman.runs.run_result import RunResult
 from dragoman.runs.sessions import (
     ANSWER_SIZE,
     FRESH,
+    LIVE,
     RESTORED,
     OpenedSession,
     WantedSession,
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from dragoman.runs.changed_files import ViolationWatch
     from dragoman.runs.direct_recorder import DirectRecorder
     from dragoman.store.records import SessionRecord
+
 
 LEAVE_TIMEOUT: Final = 2.0
 """Seconds for an agent to close its session. If it does not, the log has why."""
@@ -520,3 +521,44 @@ class Run:
 
 
 _CUT_OFF: Final = (Outcome.TIMED_OUT, Outcome.CANCELLED, Outcome.TRUNCATED)
+
+
+class BrokerNotes:
+    """The notes of the broker of one session; without a broker there are none."""
+
+    def __init__(self, on_notice: Callable[[str], None]) -> None:
+        self._on_notice = on_notice
+        self.opened: Added | None = None
+        """What it added to the opening of the session."""
+        self.ended: Added | None = None
+        """What it added to the end of the turn."""
+        self._turns = 0
+        self._unstored: str | None = None
+
+    def turn_begins(self) -> None:
+        """Forget what was said with the end of the last turn."""
+        self._turns += 1
+        self.ended = None
+
+    def context(self, opened: str) -> str:
+        """What the peer knew of the session in the turn that is over. `opened` is what it knew when
+        the session was opened, without a broker."""
+        told = (self.ended.context if self.ended else None) or LIVE
+        if told != LIVE or self._turns > 1:
+            return told
+        if opened != RESTORED:
+            return opened
+        return (self.opened.context if self.opened else None) or RESTORED
+
+    def report(self) -> None:
+        """Report what the broker said with the end of the turn; the same failure to store once."""
+        ended = self.ended
+        self.report_unstored(ended.unstored if ended else None)
+        if ended and ended.notice is not None:
+            self._on_notice(ended.notice)
+
+    def report_unstored(self, why: str | None) -> None:
+        """Report why nothing is stored, unless it was reported for the last turn, too."""
+        if why is not None and why != self._unstored:
+            self._on_notice(f"this is not stored: {why}")
+        self._unstored = why

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from dragoman.broker.protocol import Added
 from dragoman.catalogue.enforcement import Enforced
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.budgets import Budgets
@@ -26,7 +27,7 @@ from dragoman.paths import find_paths
 from dragoman.policy import Approver, preset
 from dragoman.runs import run as run_module
 from dragoman.runs.cancel import CancelHandle
-from dragoman.runs.run import Run, RunListener
+from dragoman.runs.run import BrokerNotes, Run, RunListener
 from dragoman.runs.run_request import RunRequest
 from dragoman.runs.run_result import RunResult
 from dragoman.runs.sessions import FRESH, LIVE, NEW, RESTORED, adopted, brief_of
@@ -423,3 +424,39 @@ async def test_a_peer_that_does_not_tell_its_sessions_is_connected_and_no_sessio
     heard = Heard()
     assert await Run(request_of(), listener=heard).list_sessions(None) is None
     assert heard.calls == ["connected"] and sessions() == []
+
+
+def test_what_a_broker_says_with_the_end_of_a_turn_is_passed_on_and_the_same_failure_once() -> None:
+    told: list[str] = []
+    notes = BrokerNotes(told.append)
+    full = Added(unstored="the disk is full")
+    for ended in (full, full, Added(), full):
+        notes.turn_begins()
+        notes.ended = ended
+        notes.report()
+    assert told == ["this is not stored: the disk is full"] * 2
+    notes.ended = Added(notice="update soon")
+    notes.report()
+    assert told[2:] == ["update soon"]
+
+
+@pytest.mark.parametrize(
+    ("opened", "opening", "ending", "first", "second"),
+    [
+        (NEW, None, None, NEW, LIVE),
+        (RESTORED, None, None, RESTORED, LIVE),
+        (RESTORED, "live", None, LIVE, LIVE),
+        (RESTORED, "live", "fresh", "fresh", "fresh"),
+    ],
+)
+def test_the_context_of_a_turn_is_the_brokers_if_it_says_one(
+    opened: str, opening: str | None, ending: str | None, first: str, second: str
+) -> None:
+    notes = BrokerNotes(lambda text: None)
+    if opening is not None:
+        notes.opened = Added(context=opening)
+    for expected in (first, second):
+        notes.turn_begins()
+        if ending is not None:
+            notes.ended = Added(context=ending)
+        assert notes.context(opened) == expected
