@@ -304,6 +304,17 @@ async def test_a_model_that_the_peer_silently_does_not_take_is_not_prompted(warm
     assert (listed.code, listed.out) == (0, ""), "what was begun for this is discarded"
 
 
+@aio
+async def test_an_editor_is_told_of_a_model_that_the_peer_silently_does_not_take(warm: Cli) -> None:
+    config = warm.home / "config_home" / "config.toml"
+    config.write_text(f'{config.read_text()}\n[peer.alpha]\nmodel = "large"\n')
+    answers(warm, "keeps-model")
+    # Its user sees which model is used and can choose another, so that the prompt is sent.
+    async with editor(warm, "--peer", "alpha") as it:
+        assert await in_new_session(it, warm) == {"outcome": "end_turn"}
+        assert it.text().startswith("alpha was asked for the model 'large' and took 'small'\n")
+
+
 def test_an_agent_that_never_answers_is_a_timeout_with_a_broker_and_without(warm: Cli) -> None:
     config = warm.home / "config_home" / "config.toml"
     config.write_text(f"{config.read_text()}\n[timeouts]\ninitialize = 1\n")
@@ -355,6 +366,93 @@ async def test_a_turn_keeps_its_budgets_when_its_caller_is_killed(
     async with asyncio.timeout(WAIT):
         while "timed_out" not in await asyncio.to_thread(outcomes):
             pass
+
+
+def request(id: int, method: str, **params: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode()
+
+
+async def prompted_by_editor(cli: Cli, process: asyncio.subprocess.Process) -> None:
+    """Send a prompt as an editor does, and leave the answer to whoever comes."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(request(1, "initialize", protocolVersion=1, clientCapabilities={}) + b"\n")
+    process.stdin.write(request(2, "session/new", cwd=str(cli.cwd), mcpServers=[]) + b"\n")
+    session = ""
+    while not session:
+        told = json.loads(await process.stdout.readline())
+        session = told["result"]["sessionId"] if told.get("id") == 2 else ""
+    blocks = [{"type": "text", "text": "y"}]
+    process.stdin.write(request(3, "session/prompt", sessionId=session, prompt=blocks) + b"\n")
+
+
+async def prompted_by_host(cli: Cli, process: asyncio.subprocess.Process) -> None:
+    """Call a tool as an MCP host does, and leave the answer to whoever comes."""
+    assert process.stdin is not None and process.stdout is not None
+    about: dict[str, Any] = {"clientInfo": {"name": "host", "version": "1"}, "capabilities": {}}
+    begin = request(1, "initialize", protocolVersion="2025-06-18", **about)
+    process.stdin.write(begin + b"\n")
+    while json.loads(await process.stdout.readline()).get("id") != 1:
+        pass
+    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    process.stdin.write(json.dumps(ready).encode() + b"\n")
+    call = {"name": "ask_peer", "arguments": {"peer": "alpha", "prompt": "y"}}
+    process.stdin.write(request(2, "tools/call", **call) + b"\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "prompt"),
+    [
+        (("serve", "acp", "--peer", "alpha"), prompted_by_editor),
+        (("serve", "mcp"), prompted_by_host),
+    ],
+    ids=["acp", "mcp"],
+)
+@aio
+async def test_a_turn_of_a_server_that_is_killed_is_cancelled(
+    words: tuple[str, ...],
+    prompt: Callable[[Cli, asyncio.subprocess.Process], Awaitable[None]],
+    warm: Cli,
+) -> None:
+    # No host and no editor can come back for its answer.
+    assert warm("run", "alpha", "x").code == 0
+    answers(warm, "hang")
+    process = await asyncio.create_subprocess_exec(
+        *warm.argv(*words),
+        cwd=warm.cwd,
+        env=warm.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(WAIT):
+            await prompt(warm, process)
+            await prompted(warm, 2)
+    finally:
+        process.kill()
+        await process.wait()
+
+    def outcomes() -> list[Any]:
+        return [job["outcome"] for job in jobs(warm) if job["prompt"] == "y"]
+
+    async with asyncio.timeout(WAIT):
+        while await asyncio.to_thread(outcomes) != ["cancelled"]:
+            pass
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@aio
+async def test_a_budget_that_runs_out_ends_the_turn_as_timed_out(surface: str, warm: Cli) -> None:
+    limit_first_event(warm, 1)
+    answers(warm, "hang")
+    told = await SURFACES[surface](warm, nothing)
+    assert told["outcome"] == "timed_out"
+    assert "1 s" in str(told)
+
+
+def limit_first_event(cli: Cli, seconds: float) -> None:
+    """Limit the time until the first event of a turn, in the settings."""
+    config = cli.home / "config_home" / "config.toml"
+    config.write_text(f"{config.read_text()}\n[timeouts]\nfirst_event = {seconds}\n")
 
 
 @aio
