@@ -101,7 +101,7 @@ def told_by_run(out: bytes, err: bytes) -> dict[str, Any]:
 async def by_delegate(cli: Cli, fault: Fault) -> dict[str, Any]:
     process = await started(cli, "delegate", "review", "x", "--no-fallback", "--format", "json")
     await fault()
-    async with asyncio.timeout(WAIT):
+    async with asyncio.timeout(STOPPED_TIMEOUT):
         out, err = await process.communicate()
     done = json.loads(out.splitlines()[-1])
     assert done["type"] == "Delegation", err
@@ -115,16 +115,16 @@ async def by_mcp(cli: Cli, fault: Fault) -> dict[str, Any]:
             client.call_tool("ask_peer", {"peer": "alpha", "prompt": "x"})
         )
         await fault()
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(STOPPED_TIMEOUT):
             told = (await call).structured_content
     return dict(told)
 
 
 async def by_acp(cli: Cli, fault: Fault) -> dict[str, Any]:
-    async with editor(cli, "--peer", "alpha") as it:
+    async with editor(cli, "--peer", "alpha", timeout=STOPPED_TIMEOUT) as it:
         call = asyncio.get_running_loop().create_task(in_new_session(it, cli))
         await fault()
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(STOPPED_TIMEOUT):
             return await call
 
 
@@ -579,8 +579,32 @@ async def test_run_ends_when_its_broker_is_stopped_while_the_session_opens(
     assert "does not answer within 10 s" in told["message"]
 
 
+@pytest.mark.parametrize("surface", ["mcp", "acp"])
 @aio
-async def test_run_ends_when_its_broker_is_stopped_in_mid_turn(warm: Cli) -> None:
+async def test_a_server_reports_a_broker_that_is_stopped_while_the_session_opens(
+    surface: str, warm: Cli
+) -> None:
+    answers(warm, "mute-session")
+    with stopped_broker(warm) as stop:
+
+        async def fault() -> None:
+            await until(lambda: read_lines(warm.home / "alpha.openings") != [])
+            await stop()
+
+        told = await SURFACES[surface](warm, fault)
+    error = told.get("error", {})
+    assert told.get("errorClass", error.get("class")) == "broker_unavailable"
+    assert told.get("mayHaveRun", error.get("mayHaveRun")) is False
+    message = error.get("message") or told["failure"]["message"]
+    assert "the broker was lost before anything was prompted" in message
+    assert "does not answer within 10 s" in message
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@aio
+async def test_the_call_ends_when_its_broker_is_stopped_in_mid_turn(
+    surface: str, warm: Cli
+) -> None:
     answers(warm, "hang")
     with stopped_broker(warm) as stop:
 
@@ -588,6 +612,6 @@ async def test_run_ends_when_its_broker_is_stopped_in_mid_turn(warm: Cli) -> Non
             await prompted(warm)
             await stop()
 
-        told = await by_run(warm, fault)
+        told = await SURFACES[surface](warm, fault)
     assert (told["errorClass"], told["mayHaveRun"]) == ("broker_failed", True)
     assert "does not answer within 10 s" in told["failure"]["message"]
