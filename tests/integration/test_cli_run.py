@@ -296,7 +296,7 @@ def test_servers_that_a_peer_does_not_use_are_named_to_people_and_programs(cli: 
         (("run", "hi", "--timeout", "0.5", "--", "sleep", "60"), 3, "did not answer within"),
         (("run",), 2, "name a peer"),
         (("run", "scout"), 2, "the prompt is empty"),
-        (("run", "scout", "hi", "--cwd", "nowhere"), 2, "is no folder"),
+        (("run", "scout", "hi", "--cwd", "nowhere"), 2, "not a directory"),
         (("run", "scout", "hi", "--", "my-agent"), 2, "choose one"),
         (("run", "hi", "--timeout", "0", "--", "true"), 2, "greater than 0"),
         (("rnu",), 2, "Did you mean `dragoman run`?"),

@@ -1,4 +1,5 @@
-"""Error messages for users: what happened, whose fault it is, what to do next; and the exit code.
+"""Error messages for users: what happened, whose fault it is, whether to try again, what to do
+next; and the exit code.
 
 Covers every class in `dragoman.errors`; an error's own `remedy` or `hint` takes precedence.
 `cli.entry` catches the errors.
@@ -90,7 +91,17 @@ FALLBACK: Final = "run `dragoman doctor`, and try again with --verbose --trace F
 def message(error: DragomanError) -> str:
     """The error for a person, as lines that end with a newline."""
     tail = error.stderr_tail if isinstance(error, RemoteError) else ""
-    return _lines(str(error), whose(error), advice(error), tail)
+    again = try_again(retryable=error.retryable, may_have_run=error.may_have_run)
+    return _lines(str(error), whose(error), advice(error), again=again, stderr=tail)
+
+
+def try_again(*, retryable: bool, may_have_run: bool) -> str:
+    """Whether the same command may work the next time, and what the first may have done already;
+    empty if it would fail again and nothing was done."""
+    if may_have_run:
+        look = "look first: part of the work may be done already"
+        return f"it may help, but {look}" if retryable else look
+    return "it may help; nothing was done yet" if retryable else ""
 
 
 def stderr_lines(tail: str) -> list[str]:
@@ -100,11 +111,12 @@ def stderr_lines(tail: str) -> list[str]:
     return ["  the agent said on stderr:", *shown] if said else []
 
 
-def _lines(happened: str, fault: str, next_step: str, stderr: str = "") -> str:
+def _lines(happened: str, fault: str, next_step: str, *, again: str = "", stderr: str = "") -> str:
     lines = [
         f"dragoman: {neutral(short(happened))}",
         *stderr_lines(stderr),
         f"  whose fault: {fault}",
+        *([f"  try again:   {again}"] if again else []),
         f"  what next:   {neutral(short(next_step))}",
     ]
     return "\n".join(lines) + "\n"
@@ -138,8 +150,17 @@ def of_report(report: TurnReport) -> str | None:
     if result.error is not None:
         return message(result.error)
     happened, fault, next_step = ENDS.get(result.outcome, ENDS["unknown"])
-    detail = result.failure.message if result.failure else result.stop
-    return _lines(happened + (f": {detail}" if detail else ""), fault, next_step)
+    failure = result.failure
+    detail = failure.message if failure else result.stop
+    again = ""
+    if result.outcome in CUT_SHORT:
+        again = try_again(retryable=failure is not None and failure.retryable, may_have_run=True)
+    return _lines(happened + (f": {detail}" if detail else ""), fault, next_step, again=again)
+
+
+CUT_SHORT: Final = frozenset(("timed_out", "crashed", "failed", "protocol_error", "unknown"))
+"""The ends of a turn that leave open how much of the work was done. The others follow from what
+the agent said, or from something that was done on purpose."""
 
 
 ENDS: Final[Mapping[str, tuple[str, str, str]]] = {

@@ -139,7 +139,7 @@ def workspace_of(cwd: Path | None) -> Path:
     path = (cwd or Path.cwd()).absolute()
     # Unlike `Path.is_dir`, it takes names that are too long for what they are.
     if not os.path.isdir(path):
-        raise UsageError(f"{_short(path)} is no folder, and --cwd has to be one")
+        raise UsageError(f"--cwd: not a directory: {_short(path)}")
     try:
         str(path).encode()
     except UnicodeEncodeError:

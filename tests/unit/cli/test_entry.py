@@ -60,15 +60,16 @@ Raising = Callable[[BaseException], None]
         (DragomanError("something"), 1),
     ],
 )
-def test_an_error_becomes_three_lines_and_a_code(
+def test_an_error_becomes_a_few_lines_and_a_code(
     command: str, shell: Shell, raising: Raising, error: DragomanError, code: int
 ) -> None:
     raising(error)
     said = shell(command)
     assert (said.code, said.out) == (code, "")
-    happened, fault, what_next = said.err.splitlines()
+    happened, fault, *again, what_next = said.err.splitlines()
     assert happened == f"dragoman: {error}"
     assert fault.startswith("  whose fault: ")
+    assert bool(again) == (error.retryable or error.may_have_run)
     assert what_next.startswith("  what next:   ")
 
 

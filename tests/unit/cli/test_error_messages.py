@@ -1,4 +1,5 @@
-"""Every error is told with what happened, whose fault it is and what to do next."""
+"""Every error is told with what happened, whose fault it is, whether to try again and what to do
+next."""
 
 from __future__ import annotations
 
@@ -33,6 +34,33 @@ def test_a_message_answers_three_questions_in_three_lines() -> None:
         "  whose fault: neither yours nor the agent's: the machine or the network",
         "  what next:   install it, put its folder on the PATH, or name it by its full path",
     ]
+
+
+@pytest.mark.parametrize(
+    ("error", "may_have_run", "said"),
+    [
+        (errors.ConnectError("refused"), False, "it may help; nothing was done yet"),
+        (
+            errors.ProcessExited(exit_code=3),
+            True,
+            "it may help, but look first: part of the work may be done already",
+        ),
+        (
+            errors.InvalidAnswer("malformed"),
+            True,
+            "look first: part of the work may be done already",
+        ),
+    ],
+)
+def test_a_message_says_whether_to_try_again_and_whether_it_may_have_run(
+    error: DragomanError, may_have_run: bool, said: str
+) -> None:
+    error.may_have_run = may_have_run
+    assert f"  try again:   {said}" in error_messages.message(error).splitlines()
+
+
+def test_an_error_that_would_only_repeat_itself_says_nothing_of_a_second_try() -> None:
+    assert "try again:" not in error_messages.message(errors.UsageError("the prompt is empty"))
 
 
 def test_control_characters_in_an_error_do_nothing() -> None:
@@ -96,8 +124,14 @@ def test_a_good_turn_is_not_talked_about() -> None:
 def test_every_bad_end_is_explained(outcome: Outcome) -> None:
     told = error_messages.of_report(report_of(Result(outcome, "", "its word")))
     assert told is not None
-    assert len(told.splitlines()) == 3
+    assert len(told.splitlines()) == (4 if outcome in error_messages.CUT_SHORT else 3)
     assert "its word" in told
+
+
+def test_a_turn_that_was_cut_short_may_have_done_part_of_the_work() -> None:
+    told = error_messages.of_report(report_of(Result(Outcome.CRASHED, "")))
+    assert told is not None
+    assert "  try again:   look first: part of the work may be done already\n" in told
 
 
 def test_the_words_of_the_agent_come_before_ours() -> None:

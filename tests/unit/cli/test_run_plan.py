@@ -66,7 +66,7 @@ def test_the_workspace_is_this_folder_or_another_one_that_exists(place: Shell) -
     assert planned().workspace == place.cwd
     (place.cwd / "sub").mkdir()
     assert planned(cwd=Path("sub")).workspace == place.cwd / "sub"
-    with pytest.raises(UsageError, match="is no folder"):
+    with pytest.raises(UsageError, match="not a directory"):
         planned(cwd=Path("nowhere"))
 
 
@@ -187,7 +187,7 @@ def test_a_workspace_is_a_folder_with_a_name_that_can_be_told(
     monkeypatch.chdir(tmp_path)
     assert workspace_of(None) == workspace_of(Path()) == tmp_path
     for name in ("none", "x" * 5000):
-        with pytest.raises(UsageError, match="is no folder") as refused:
+        with pytest.raises(UsageError, match="not a directory") as refused:
             workspace_of(Path(name))
         assert len(str(refused.value)) < 400
     try:
