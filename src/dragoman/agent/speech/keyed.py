@@ -7,9 +7,10 @@ client: permissions, files, terminals. The shapes are in `dragoman.dialects.lega
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -24,6 +25,8 @@ from dragoman.wire.messages import UNDECODABLE, Notification
 
 if TYPE_CHECKING:
     from dragoman.agent.server import Server
+
+log: Final = logging.getLogger("dragoman.agent")
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -145,9 +148,11 @@ class KeyedSpeech(DocumentSpeech):
         # The document does not say whether a cancel is a request, so both are understood.
         if notification.method == shapes.CANCEL:
             try:
-                self._cancel(msgspec.json.decode(notification.params, type=shapes.Cancel))
-            except UNDECODABLE:
-                pass
+                params = msgspec.json.decode(notification.params, type=shapes.Cancel)
+            except UNDECODABLE as error:
+                log.warning("a %s cannot be read: %s", shapes.CANCEL, error)
+                return
+            self._cancel(params)
         else:
             super().notification(notification)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dragoman.agent import Agent, Session, Turn
 from dragoman.agent.speech.keyed import Login
 from dragoman.dialects.acp import v1 as acp
@@ -143,7 +145,9 @@ async def test_modes_are_switched_and_unknown_ones_refused() -> None:
 
 
 @aio
-async def test_a_cancel_is_understood_as_a_notification_and_as_a_request() -> None:
+async def test_a_cancel_is_understood_as_a_notification_and_as_a_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     for as_request in (False, True):
         async with served() as client:
             session = await opened(client)
@@ -154,6 +158,8 @@ async def test_a_cancel_is_understood_as_a_notification_and_as_a_request() -> No
             message["params"] = {"sessionId": session}
             client.say({**message, "id": 99} if as_request else message)
             assert (await client.answered(id))["result"] == {"stopReason": "cancelled"}
+            assert "a session/cancel cannot be read: " in caplog.text
+            caplog.clear()
 
 
 @aio
