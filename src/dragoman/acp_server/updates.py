@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from dragoman.agent.client_side import ClientSide
     from dragoman.agent.session import Session
     from dragoman.client.conversation import Conversation, ConversationTurn
+
+log: Final = logging.getLogger("dragoman.acp_server")
 
 ACP: Final = "acp"
 
@@ -177,14 +180,16 @@ class UpdateSender:
             await self._server.connection.drain()
         try:
             params = messages.decode_envelope(raw).params
-        except messages.UNDECODABLE:
+        except messages.UNDECODABLE as error:
+            log.warning("an update of the peer cannot be passed on: %s", error)
             return
         self._post(params)
 
     def _post(self, params: Raw | bytes) -> None:
         try:
             told = _decode(params)
-        except msgspec.MsgspecError:
+        except msgspec.MsgspecError as error:
+            log.warning("an update of the peer cannot be passed on: %s", error)
             return
         meta = b"" if isinstance(told.meta, UnsetType) else b',"_meta":' + bytes(told.meta)
         line = b'{"sessionId":%b,"update":%b%b}' % (self._name, bytes(told.update), meta)

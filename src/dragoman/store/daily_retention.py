@@ -119,7 +119,8 @@ def _is_due(stamp: Path, now: float) -> bool:
             return False
     except FileNotFoundError:
         pass
-    except OSError:
+    except OSError as error:
+        log.warning("%s cannot be read, and nothing old is deleted: %s", stamp, error)
         return False
     try:
         os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -100,6 +101,17 @@ def test_nothing_goes_while_the_settings_cannot_be_read(
 ) -> None:
     filled(tmp_path)
     (tmp_path / "config.toml").write_text("keep_days = 0\nnonsense\n")
+    assert not retain(tmp_path, tmp_path, environ={}, now=NOW)
+    assert len(kept(tmp_path)) == 4
+    assert "nothing old is deleted" in caplog.text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a link to itself needs a Unix file system")
+def test_nothing_goes_while_it_is_not_known_when_it_was_done(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    filled(tmp_path)
+    (tmp_path / STAMP).symlink_to(STAMP)
     assert not retain(tmp_path, tmp_path, environ={}, now=NOW)
     assert len(kept(tmp_path)) == 4
     assert "nothing old is deleted" in caplog.text

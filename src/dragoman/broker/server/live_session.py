@@ -27,7 +27,7 @@ from dragoman.client.acp.session import APPLY, Session
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.codec import decoder
-from dragoman.errors import DragomanError
+from dragoman.errors import ConnectionLost, DragomanError
 from dragoman.events.parts import Cost, Usage
 from dragoman.gateway.relay import UPDATE
 from dragoman.store.records import root_of
@@ -163,7 +163,7 @@ class LiveSession:
                     else:
                         reader.tell(notification)
                 except DragomanError as error:
-                    log.debug("an update did not reach its caller: %s", error)
+                    _log_untold(error)
             if slow is not None:
                 for reader in slow:
                     reader.fall_behind(number)
@@ -198,7 +198,7 @@ class LiveSession:
                 try:
                     reader.tell(notification)
                 except DragomanError as error:
-                    log.debug("an update did not reach its caller: %s", error)
+                    _log_untold(error)
         if not self.marked:
             self.marked = True
             self._keeping.mark(self)
@@ -218,7 +218,7 @@ class LiveSession:
             try:
                 reader.tell(event)
             except DragomanError as error:
-                log.debug("an update did not reach its caller: %s", error)
+                _log_untold(error)
 
     def request(self, request: Request) -> Any:
         """A question of the peer."""
@@ -454,3 +454,9 @@ class LiveSession:
         self.sheltered = far.client.shelter(id, self.cwd, self.additional)
         self.sheltered.opened(settings.modes, settings.models, settings.config_options)
         far.upstream.route(id, self)
+
+
+def _log_untold(error: DragomanError) -> None:
+    """A caller that has gone needs no update; one that is there misses it."""
+    level = logging.DEBUG if isinstance(error, ConnectionLost) else logging.WARNING
+    log.log(level, "an update did not reach its caller: %s", error)

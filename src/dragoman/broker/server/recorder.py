@@ -220,7 +220,10 @@ class BrokerRecorder:
         key = session.key
         try:
             stored = await writer.call(lambda store: store.first_event(key), reads=True)
-        except (StoreError, UnknownSession):
+        except UnknownSession:
+            return session.log.first
+        except StoreError as error:
+            log.warning("the store cannot be read, and older events are left out: %s", error)
             return session.log.first
         return min(stored, session.log.first)
 

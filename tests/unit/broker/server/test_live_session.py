@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec import Raw
 
 from dragoman.broker.server.live_session import FLUSH_SIZE, LiveSession
@@ -87,7 +88,7 @@ async def test_updates_that_come_together_reach_log_and_readers_like_single_ones
 
 @aio
 async def test_one_update_that_is_too_long_is_left_out_and_not_those_beside_it(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with session(tmp_path) as (live, _), called() as (one, first, _):
         live.open_for(one, "s1")
@@ -95,6 +96,7 @@ async def test_one_update_that_is_too_long_is_left_out_and_not_those_beside_it(
         live.update_all([notice("s1", "a"), notice("s1", "x" * limit), notice("s1", "b")])
         await first.until(lambda: "b" in first.heard)
         assert first.heard == ["a", "b"]
+        assert "an update did not reach its caller" in caplog.text
 
 
 @aio

@@ -176,6 +176,20 @@ async def test_lines_are_fetched_from_the_disk_or_not_at_all(tmp_path: Path) -> 
 
 
 @aio
+async def test_events_that_the_store_cannot_give_are_left_out_and_that_is_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(*_: object) -> int:
+        raise StoreRefused("file", "it may not be read")
+
+    async with keeping(tmp_path) as (kept, session):
+        session.update(notice("s1", "said"))
+        monkeypatch.setattr(Store, "first_event", refused)
+        assert await kept.first_event(session) == session.log.first
+    assert "older events are left out: " in caplog.text
+
+
+@aio
 async def test_when_the_disk_fails_the_work_goes_on_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
