@@ -38,10 +38,12 @@ MAX_NAME_LENGTH: Final = 200
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
-    """The options of `run` and `chat`, as given on the command line."""
+    """The options of `run` and of the other commands for one peer, as given on the command line."""
 
     peer: str | None
-    """The first word. It is the first one of the prompt if it is not a peer."""
+    """The first word."""
+    takes_prompt: bool = False
+    """Whether a first word that is not a peer is the first one of the prompt, as for `run`."""
     command: tuple[str, ...] | None
     prompt: Sequence[str] = ()
     """The words after the first one."""
@@ -313,11 +315,13 @@ def _with_peer(
         if word in catalogue.names and options.prompt:
             raise UsageError(f"choose one: the peer {word!r}, or the command after --")
         return structs.replace(options, peer=None), False, ()
-    if word is not None and _meant_as_peer(word, options, catalogue, config):
+    if word is not None and (
+        not options.takes_prompt or _meant_as_peer(word, options, catalogue, config)
+    ):
         return options, True, ()
     from dragoman.runs.default_peer import default_peer
 
-    found, why = default_peer(config, catalogue, paths)
+    found, why = default_peer(config, catalogue, paths, word=word)
     return structs.replace(options, peer=found), False, (f"asking {found} ({why})",)
 
 

@@ -40,7 +40,13 @@ def run(
     from dragoman.cli.run_plan import RunOptions, within
 
     options = RunOptions(
-        peer=peer, command=command, prompt=prompt, timeout=timeout, role=role, **given
+        peer=peer,
+        takes_prompt=True,
+        command=command,
+        prompt=prompt,
+        timeout=timeout,
+        role=role,
+        **given,
     )
     plan, show = prepare(options, trace)
     try:

@@ -12,8 +12,12 @@ from dragoman.paths import Paths
 from dragoman.store.open import open_store
 
 
-def default_peer(config: Config, catalogue: Catalogue, paths: Paths) -> tuple[str, str]:
-    """The peer and the reason for it. Raises `UsageError` if there is none."""
+def default_peer(
+    config: Config, catalogue: Catalogue, paths: Paths, *, word: str | None = None
+) -> tuple[str, str]:
+    """The peer and the reason for it. `word` stands where a peer may be named, and is not one.
+
+    Raises `UsageError` if there is none."""
     settings = config.settings
     if settings.default_peer:
         return settings.default_peer, "default_peer"
@@ -21,8 +25,9 @@ def default_peer(config: Config, catalogue: Catalogue, paths: Paths) -> tuple[st
         return settings.enabled_peers[0], "the only enabled peer"
     if (last := _last_used(paths)) in catalogue.names:
         return last, "the last one used"
+    wrong = f"{word!r} is not a peer: " if word is not None and len(word.split()) == 1 else ""
     raise UsageError(
-        "name a peer, or set a default: `dragoman peers` lists the peers, "
+        f"{wrong}name a peer, or set a default: `dragoman peers` lists the peers, "
         "`dragoman config set default_peer NAME` sets it"
     )
 

@@ -70,6 +70,16 @@ def test_the_workspace_is_this_folder_or_another_one_that_exists(place: Shell) -
         planned(cwd=Path("nowhere"))
 
 
+def test_a_word_that_is_no_peer_belongs_to_a_prompt_if_there_is_one(place: Shell) -> None:
+    """Without a prompt it is a mistake: a login for another peer would get the password."""
+    configured(place, 'default_peer = "scout"\n')
+    wanted: dict[str, Any] = {"peer": "explain", "command": None}
+    plan = planned(**wanted, takes_prompt=True)
+    assert (plan.name, plan.is_named) == ("scout", False)
+    with pytest.raises(UnknownPeer, match="there is no peer 'explain'"):
+        planned(**wanted)
+
+
 def test_a_timeout_is_the_only_limit_of_a_turn_and_bounds_what_comes_before() -> None:
     usual = Budgets()
     assert planned().budgets == usual

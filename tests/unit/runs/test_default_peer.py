@@ -16,7 +16,9 @@ from dragoman.store.records import JobRecord
 FOLDERS = ("CONFIG_HOME", "DATA_HOME", "CACHE_HOME", "STATE_HOME", "RUNTIME_DIR")
 
 
-def choose(tmp_path: Path, settings: str = "", last: str = "") -> tuple[str, str]:
+def choose(
+    tmp_path: Path, settings: str = "", last: str = "", word: str | None = None
+) -> tuple[str, str]:
     paths = find_paths({f"DRAGOMAN_{name}": str(tmp_path / name) for name in FOLDERS})
     paths.config_file.parent.mkdir(parents=True, exist_ok=True)
     paths.config_file.write_text(settings)
@@ -26,7 +28,7 @@ def choose(tmp_path: Path, settings: str = "", last: str = "") -> tuple[str, str
                 JobRecord(id="j-1", session_key="", peer=last, root="/x", created_at=1.0)
             )
     config = load_config(tmp_path, paths)
-    return default_peer(config, load_catalogue(config), paths)
+    return default_peer(config, load_catalogue(config), paths, word=word)
 
 
 def test_the_setting_comes_first(tmp_path: Path) -> None:
@@ -46,5 +48,13 @@ def test_then_the_peer_that_was_used_last(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("last", ["", "a-peer-that-was-removed"])
 def test_otherwise_a_peer_has_to_be_named(tmp_path: Path, last: str) -> None:
-    with pytest.raises(UsageError, match="config set default_peer"):
+    with pytest.raises(UsageError, match=r"^name a peer, .*config set default_peer"):
         choose(tmp_path, last=last)
+
+
+@pytest.mark.parametrize(
+    ("word", "said"), [("codxx", "'codxx' is not a peer: name"), ("fix the tests", "name a peer")]
+)
+def test_a_word_in_the_place_of_a_peer_is_named(tmp_path: Path, word: str, said: str) -> None:
+    with pytest.raises(UsageError, match=f"^{said}"):
+        choose(tmp_path, word=word)
