@@ -32,6 +32,7 @@ from dragoman.transports.base import Stream
 from dragoman.transports.listener import listen_unix
 from dragoman.transports.memory import memory_pair
 from tests.aio import aio
+from tests.unit.rpc.other_side import until
 
 GREETING = {"version": "1.2", "protocol": 1, "startedAt": 3.5, "news": True}
 
@@ -228,6 +229,17 @@ async def test_a_connection_to_a_hung_broker_fails_while_a_call_waits(tmp_path: 
     assert "`dragoman broker stop tool-1` ends it" in str(failure)
 
 
+class Looked(Connection):
+    """Counts how often somebody wants to know whether a call waits."""
+
+    looks = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        self.looks += 1
+        return super().is_waiting
+
+
 @pytest.mark.parametrize(("answers", "waits"), [(True, True), (False, False)])
 @aio
 async def test_a_broker_that_answers_or_owes_nothing_is_left_alone(
@@ -237,12 +249,12 @@ async def test_a_broker_that_answers_or_owes_nothing_is_left_alone(
     ours, theirs = memory_pair()
     async with (
         broker(tmp_path, answers=answers) as address,
-        Connection(ours, End.CLIENT) as connection,
+        Looked(ours, End.CLIENT) as connection,
     ):
         hello.watch(connection, address, "tool-1")
         if waits:
             connection.begin("anything", {}, settle=lambda result, error: None)
-        await asyncio.sleep(4 * SHORT)
+        await until(lambda: connection.looks > 3)
         assert connection.failure is None
         await theirs.aclose()
 
