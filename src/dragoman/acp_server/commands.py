@@ -37,18 +37,13 @@ EXAMPLE_PROMPT: Final = "what would be decided"
 def available(theirs: Sequence[SlashCommand]) -> list[acp.AvailableCommand]:
     """Our commands, and those of the peer that ours do not hide."""
     told = [
-        acp.AvailableCommand(name=name, description=text, input=_input(hint))
-        for name, (text, hint) in COMMANDS.items()
+        acp.command(name, description=text, hint=hint) for name, (text, hint) in COMMANDS.items()
     ]
     return told + [
-        acp.AvailableCommand(name=one.name, description=one.description, input=_input(one.hint))
+        acp.command(one.name, description=one.description, hint=one.hint)
         for one in theirs
         if one.name not in COMMANDS
     ]
-
-
-def _input(hint: str | None) -> acp.UnstructuredCommandInput | None:
-    return None if hint is None else acp.UnstructuredCommandInput(hint=hint)
 
 
 def role_and_work(text: str, roles: Sequence[str]) -> tuple[str, str]:

@@ -377,13 +377,7 @@ class Server:
             return
         update = acp.AvailableCommandsUpdate(
             available_commands=[
-                acp.AvailableCommand(
-                    name=spec.name,
-                    description=spec.description,
-                    input=None
-                    if spec.hint is None
-                    else acp.UnstructuredCommandInput(hint=spec.hint),
-                )
+                acp.command(spec.name, description=spec.description, hint=spec.hint)
                 for spec in self._handlers.commands.values()
             ]
         )

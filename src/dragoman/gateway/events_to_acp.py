@@ -337,14 +337,8 @@ def _plan(event: model.PlanSet) -> acp.Plan:
 def _commands(commands: Sequence[parts.SlashCommand]) -> acp.AvailableCommandsUpdate:
     return acp.AvailableCommandsUpdate(
         available_commands=[
-            acp.AvailableCommand(
-                name=command.name,
-                description=command.description,
-                input=None
-                if command.hint is None
-                else acp.UnstructuredCommandInput(hint=command.hint),
-            )
-            for command in commands
+            acp.command(each.name, description=each.description, hint=each.hint)
+            for each in commands
         ]
     )
 

@@ -230,6 +230,7 @@ from dragoman.dialects.acp.v1.updates import (
     UsageUpdate,
     UserMessageChunk,
     agent_text,
+    command,
 )
 
 # The schema has a name for each of these; here they are plain text, or one shape for all.
@@ -488,6 +489,7 @@ __all__ = [
     "WriteTextFileResponse",
     "agent_text",
     "cancelled",
+    "command",
     "convert",
     "decode",
     "encode",

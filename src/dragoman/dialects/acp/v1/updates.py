@@ -111,6 +111,12 @@ class AvailableCommand(Wire, frozen=True, kw_only=True):
     input: UnstructuredCommandInput | None = None
 
 
+def command(name: str, *, description: str, hint: str | None) -> AvailableCommand:
+    """A command, which takes text if there is a hint for it."""
+    taken = None if hint is None else UnstructuredCommandInput(hint=hint)
+    return AvailableCommand(name=name, description=description, input=taken)
+
+
 class AvailableCommandsUpdate(
     Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="available_commands_update"
 ):

@@ -37,6 +37,13 @@ def test_a_chunk_gives_its_content_and_message() -> None:
     assert (chunk.message_id, chunk.meta) == ("m1", {"a": 1})
 
 
+def test_a_command_takes_text_if_there_is_a_hint_for_it() -> None:
+    plain = v1.command("plan", description="Make a plan", hint=None)
+    assert plain == v1.AvailableCommand(name="plan", description="Make a plan")
+    asking = v1.command("web", description="Search", hint="what for")
+    assert asking.input == v1.UnstructuredCommandInput(hint="what for")
+
+
 def test_a_piece_of_an_answer_is_made_in_one_call() -> None:
     assert json.loads(v1.encode(v1.agent_text("s1", "hi"))) == {
         "sessionId": "s1",
