@@ -21,7 +21,7 @@ from msgspec import Raw, Struct
 from dragoman.broker.error_codec import refusal
 from dragoman.broker.server.event_reader import renamed
 from dragoman.client import file_guard
-from dragoman.client.acp.calls import completed
+from dragoman.client.acp.calls import completed, question_of
 from dragoman.client.permissions import Question, settled
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
@@ -365,14 +365,7 @@ class PeerQuestions:
 
     def _question(self, asked: acp.RequestPermissionRequest) -> Question:
         call = completed(asked.tool_call, self._told(asked.tool_call.tool_call_id))
-        return Question(
-            session_id=asked.session_id,
-            tool_call_id=call.tool_call_id,
-            title=call.title or "",
-            kind=call.kind or "other",
-            options=asked.options,
-            tool_call=call,
-        )
+        return question_of(asked, call=call)
 
     def _told(self, tool_call_id: str) -> Iterator[acp.SessionUpdate]:
         """What the peer told of a tool call, as far as it is in memory: nothing of a session is

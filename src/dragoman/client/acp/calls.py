@@ -1,9 +1,10 @@
 """What an agent told of its tool calls, for the questions that tell less.
 
-Owns the memory of a session's open tool calls, and how it completes a question that names little
-more than an id. What an agent said before, it cannot take back by asking about a reading: the
-kind it told earlier counts unless something shows that it changed. What a question means to a
-policy is not known here (`dragoman.client.permissions`, `dragoman.policy`).
+Owns the memory of a session's open tool calls, how it completes a question that names little more
+than an id, and the `Question` that a request of the agent becomes. What an agent said before, it
+cannot take back by asking about a reading: the kind it told earlier counts unless something shows
+that it changed. What a question means to a policy is not known here
+(`dragoman.client.permissions`, `dragoman.policy`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.client.permissions import READING
+from dragoman.client.permissions import READING, Question
 from dragoman.dialects.acp import v1 as acp
 from dragoman.wire.messages import UNDECODABLE
 
@@ -131,3 +132,18 @@ def completed(call: acp.ToolCallUpdate, updates: Iterable[acp.SessionUpdate]) ->
         if isinstance(update, acp.ToolCall | acp.ToolCallProgress):
             calls.heard(update)
     return calls.completed(call)
+
+
+def question_of(
+    asked: acp.RequestPermissionRequest, *, call: acp.ToolCallUpdate, request_id: str = ""
+) -> Question:
+    """The question that a request asks; `call` is its tool call with what was told before."""
+    return Question(
+        session_id=asked.session_id,
+        tool_call_id=call.tool_call_id,
+        title=call.title or "",
+        kind=call.kind or "other",
+        options=asked.options,
+        tool_call=call,
+        request_id=request_id,
+    )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw
 
+from dragoman.client.acp.calls import question_of
 from dragoman.client.base import fail_turn, service_refusal
 from dragoman.client.early_messages import EarlyMessages
 from dragoman.client.file_guard import decided, reading, require, running, writing
@@ -248,15 +249,7 @@ class InboundHandlers:
         request_id = session.asked(params, line)
         # Some agents tell of a call what it is, and then ask about no more than its id.
         call = session.calls.completed(params.tool_call)
-        question = Question(
-            session_id=params.session_id,
-            tool_call_id=call.tool_call_id,
-            title=call.title or "",
-            kind=call.kind or "other",
-            options=params.options,
-            tool_call=call,
-            request_id=request_id,
-        )
+        question = question_of(params, call=call, request_id=request_id)
         turn = session.turn
         if turn is not None and turn.cancelling:
             return self._decided(session, question, Answer.CANCEL)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dragoman.client.acp import calls
-from dragoman.client.acp.calls import Calls, completed
+from dragoman.client.acp.calls import Calls, completed, question_of
 from dragoman.dialects.acp import v1 as acp
 
 
@@ -114,3 +114,13 @@ def test_other_content_is_not_taken_for_an_input(update: acp.ToolCall) -> None:
 def test_an_input_that_was_told_goes_before_one_that_was_written() -> None:
     call = completed(asked(), [written('{"path": "/w/b"}', rawInput={"path": "/w/a"})])
     assert call.raw_input == {"path": "/w/a"}
+
+
+def test_a_request_becomes_a_question_whose_kind_is_other_where_the_agent_did_not_say() -> None:
+    call = acp.ToolCallUpdate(tool_call_id="t")
+    options = [acp.PermissionOption(option_id="yes", name="Yes", kind="allow_once")]
+    request = acp.RequestPermissionRequest(session_id="s", tool_call=call, options=options)
+    question = question_of(request, call=call, request_id="q1")
+    assert (question.session_id, question.tool_call_id, question.request_id) == ("s", "t", "q1")
+    assert (question.title, question.kind) == ("", "other")
+    assert question.options == options
