@@ -71,7 +71,7 @@ def _drain(fd: int, timeout: float | None, on_wait: Callable[[str], object] | No
     import threading
 
     # A thread, for no system call waits for a time for every kind of stdin on every system. It may
-    # be left behind waiting: the process ends without it.
+    # be left behind waiting: the process ends without it. `_pump` bounds what the queue holds.
     pieces: queue.SimpleQueue[bytes | OSError] = queue.SimpleQueue()
     reader = threading.Thread(target=_pump, args=(fd, pieces.put), name="stdin", daemon=True)
     reader.start()

@@ -168,8 +168,13 @@ def refusal(error: DragomanError) -> RemoteError:
             return RemoteError(codes.AUTH_REQUIRED, error.message, error.data)
         case RemoteError():
             return RemoteError(error.code, error.message, error.data)
-        case UsageError():
-            return RemoteError(codes.INVALID_PARAMS, str(error), {"errorClass": error.error_class})
         case _:
-            data = {"errorClass": error.error_class, "mayHaveRun": error.may_have_run}
-            return RemoteError(codes.INTERNAL_ERROR, str(error), data)
+            data = {
+                "errorClass": error.error_class,
+                "blame": error.blame,
+                "retryable": error.retryable,
+                "mayHaveRun": error.may_have_run,
+            }
+            wrong = isinstance(error, UsageError)
+            code = codes.INVALID_PARAMS if wrong else codes.INTERNAL_ERROR
+            return RemoteError(code, str(error), data)

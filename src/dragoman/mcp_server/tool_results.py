@@ -202,6 +202,7 @@ def of_error(error: DragomanError) -> ToolAnswer:
         "error": {
             "class": error.error_class,
             "message": str(error),
+            "blame": error.blame,
             "retryable": error.retryable,
             "mayHaveRun": error.may_have_run,
             "remedy": advice or None,

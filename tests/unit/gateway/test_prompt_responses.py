@@ -17,6 +17,7 @@ from dragoman.errors import (
     ProcessExited,
     RemoteError,
     Unsupported,
+    UsageError,
 )
 from dragoman.events import model
 from dragoman.events.parts import Failure, Usage
@@ -174,7 +175,20 @@ def test_the_error_of_a_turn_says_how_it_ended_and_whether_it_may_have_run() -> 
     assert told.data == {
         "outcome": "crashed",
         "errorClass": "process_exited",
+        "blame": "peer",
+        "retryable": True,
         "mayHaveRun": lost.may_have_run,
+    }
+
+
+def test_a_wrong_request_is_refused_as_one_and_says_that_nothing_was_done() -> None:
+    told = prompt_responses.refusal(UsageError("not like this"))
+    assert told.code == -32602
+    assert told.data == {
+        "errorClass": "usage",
+        "blame": "us",
+        "retryable": False,
+        "mayHaveRun": False,
     }
 
 

@@ -80,6 +80,7 @@ def test_an_error_says_what_happened(error: DragomanError, words: str) -> None:
     assert str(error) in answer.text
     assert words in answer.text
     assert answer.data["error"]["class"] == error.error_class
+    assert answer.data["error"]["blame"] == error.blame
     assert answer.data["ok"] is False
     assert answer.data["message"] == answer.text
 
