@@ -31,6 +31,7 @@ from dragoman.errors import (
 
 if TYPE_CHECKING:
     from dragoman.cli.output.renderer import TurnReport
+    from dragoman.delegation.attempt_report import AttemptReport
 
 _WHOSE: Final = {
     "us": "dragoman's own",
@@ -112,14 +113,21 @@ def stderr_lines(tail: str) -> list[str]:
 
 
 def _lines(happened: str, fault: str, next_step: str, *, again: str = "", stderr: str = "") -> str:
+    answers = _answers(fault, next_step, again)
     lines = [
         f"dragoman: {neutral(short(happened))}",
         *stderr_lines(stderr),
-        f"  whose fault: {fault}",
-        *([f"  try again:   {again}"] if again else []),
-        f"  what next:   {neutral(short(next_step))}",
+        *(f"  {answer}" for answer in answers),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _answers(fault: str, next_step: str, again: str) -> list[str]:
+    return [
+        f"whose fault: {fault}",
+        *([f"try again:   {again}"] if again else []),
+        f"what next:   {neutral(short(next_step))}",
+    ]
 
 
 def short(text: str) -> str:
@@ -144,8 +152,7 @@ def of_report(report: TurnReport) -> str | None:
         return _lines(
             f"the turn counts as denied, because this was denied in it: {denied}"
             + (f"; the agent says: {result.failure.message}" if result.failure else ""),
-            "nobody's: it was refused",
-            "allow it at the prompt, or for everything with --approve-all",
+            *_DENIED,
         )
     if result.error is not None:
         return message(result.error)
@@ -157,6 +164,48 @@ def of_report(report: TurnReport) -> str | None:
         again = try_again(retryable=failure is not None and failure.retryable, may_have_run=True)
     return _lines(happened + (f": {detail}" if detail else ""), fault, next_step, again=again)
 
+
+def of_attempt(report: AttemptReport) -> list[str]:
+    """What a person is told about the last attempt of a delegation that was no success, besides
+    what happened."""
+    from dragoman.delegation.spending_limits import OVER_BUDGET
+
+    failure, outcome = report.failure, report.outcome
+    fault, next_step = ENDS.get(outcome, ENDS["unknown"])[1:]
+    if outcome == "denied":
+        fault, next_step = _DENIED
+    elif outcome.good:
+        fault, next_step = "the agent's", "look at what the check says, and at what was changed"
+    elif report.error_class == OVER_BUDGET:
+        fault, next_step = _OVER_BUDGET
+    elif (kind := _kinds().get(report.error_class or "")) is not None:
+        # An answer of the agent is judged by what it means, which is its outcome.
+        if not issubclass(kind, RemoteError):
+            fault = _blamed(kind)
+            next_step = _known_advice(kind) or next_step
+    retryable = failure is not None and failure.retryable
+    return _answers(
+        fault, next_step, try_again(retryable=retryable, may_have_run=report.may_have_run)
+    )
+
+
+def _kinds(kind: type[DragomanError] = DragomanError) -> dict[str, type[DragomanError]]:
+    """The classes of errors by their stable names."""
+    found = {kind.error_class: kind}
+    for each in kind.__subclasses__():
+        found = {**_kinds(each), **found}
+    return found
+
+
+_OVER_BUDGET: Final = (
+    "nobody's: it was stopped by a limit of your settings",
+    "wait, or raise the limit: `dragoman stats` shows what was spent",
+)
+
+_DENIED: Final = (
+    "nobody's: it was refused",
+    "allow it at the prompt, or for everything with --approve-all",
+)
 
 CUT_SHORT: Final = frozenset(("timed_out", "crashed", "failed", "protocol_error", "unknown"))
 """The ends of a turn that leave open how much of the work was done. The others follow from what
@@ -220,8 +269,12 @@ def whose(error: DragomanError) -> str:
         return end[1]
     if isinstance(error, AdapterFailed):
         return "the adapter's"
-    called = isinstance(error, UsageError) and not isinstance(error, SessionLost)
-    return "the way it was called" if called else _WHOSE[error.blame]
+    return _blamed(type(error))
+
+
+def _blamed(kind: type[DragomanError]) -> str:
+    called = issubclass(kind, UsageError) and not issubclass(kind, SessionLost)
+    return "the way it was called" if called else _WHOSE[kind.blame]
 
 
 def advice(error: DragomanError) -> str:
@@ -236,11 +289,13 @@ def advice(error: DragomanError) -> str:
         return end[2]
     if isinstance(error, RemoteError) and error.stderr_tail:
         return "mend the agent; --agent-stderr shows all that it writes to its stderr"
-    for kind in type(error).__mro__:
-        known = ADVICE.get(getattr(kind, "error_class", ""))
-        if known is not None:
-            return known
-    return FALLBACK
+    return _known_advice(type(error)) or FALLBACK
+
+
+def _known_advice(kind: type[DragomanError]) -> str:
+    """What helps with errors of a class or of those above it; empty if that is not known."""
+    names = (getattr(each, "error_class", "") for each in kind.__mro__)
+    return next((ADVICE[name] for name in names if name in ADVICE), "")
 
 
 def exit_code(error: DragomanError) -> ExitCode:

@@ -23,7 +23,7 @@ def shell(
         (("review", "x", "--no-fallback", "--strict"), "contradict each other"),
         (("review", "x", "--apply"), "--apply needs --isolate"),
         (("review", "x", "--timeout", "0"), "greater than 0"),
-        (("review", "x", "--cwd", "nowhere"), "is no folder"),
+        (("review", "x", "--cwd", "nowhere"), "not a directory"),
         (("review", "x", "--approve-all", "--deny-all"), "contradict each other"),
         (("review", " "), "the prompt is empty"),
         (("revue", "x"), "did you mean review?"),

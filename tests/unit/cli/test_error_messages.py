@@ -14,6 +14,7 @@ from dragoman.client.results import Result
 from dragoman.errors import DragomanError
 from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome
+from tests.unit.delegation.test_result import report
 
 
 def report_of(result: Result, code: int = 1, *, interrupted: bool = False) -> TurnReport:
@@ -132,6 +133,26 @@ def test_a_turn_that_was_cut_short_may_have_done_part_of_the_work() -> None:
     told = error_messages.of_report(report_of(Result(Outcome.CRASHED, "")))
     assert told is not None
     assert "  try again:   look first: part of the work may be done already\n" in told
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error_class", "fault", "what_next"),
+    [
+        (Outcome.FAILED, "broker_failed", "neither yours", "`dragoman broker logs`"),
+        (Outcome.FAILED, "unsupported", "the way it was called", "leave that out"),
+        (Outcome.QUOTA, "remote_error", "neither yours nor the agent's: its provider", "wait"),
+        (Outcome.TRUNCATED, "over_budget", "nobody's", "wait, or raise the limit"),
+        (Outcome.DENIED, None, "nobody's: it was refused", "allow it"),
+        (Outcome.REFUSED, None, "the agent's", "put it in other words"),
+        (Outcome.OK, None, "the agent's", "look at what the check says"),
+    ],
+)
+def test_a_delegation_is_explained_by_its_last_attempt(
+    outcome: Outcome, error_class: str | None, fault: str, what_next: str
+) -> None:
+    first, *_, last = error_messages.of_attempt(report("a", outcome, error_class=error_class))
+    assert first.startswith(f"whose fault: {fault}")
+    assert last.startswith(f"what next:   {what_next}")
 
 
 def test_the_words_of_the_agent_come_before_ours() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from dragoman.cli.error_messages import of_attempt
 from dragoman.cli.exit_codes import ExitCode, of_outcome
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.quiet import Quiet
@@ -97,6 +98,9 @@ class DelegationOutput(DelegationListener):
                 return code
         for line in done.lines():
             show.notice(line)
+        if not done.ok and not done.interrupted:
+            for line in of_attempt(done.final):
+                show.notice(line)
         return code
 
 

@@ -64,6 +64,18 @@ def test_who_wants_only_the_answer_gets_it_and_hears_of_failures() -> None:
     assert (out, err) == ("well\n", "dragoman: something\n")
 
 
+def test_a_delegation_that_fails_says_whose_fault_it_is_and_what_to_do() -> None:
+    died = report("beta", Outcome.CRASHED, error_class="process_exited", may_have_run=True)
+    out, err, code = shown(TextShow, over(FAILED, died))
+    assert code == 1
+    fault, again, what_next = [line.removeprefix("dragoman: ") for line in err.splitlines()][-3:]
+    assert fault == "whose fault: the agent's"
+    assert again == "try again:   look first: part of the work may be done already"
+    assert what_next.startswith("what next:   start the agent by hand")
+    stopped = over(report("beta", Outcome.CANCELLED), interrupted=True)
+    assert "whose fault" not in shown(TextShow, stopped)[1]
+
+
 def test_nothing_is_written_where_nobody_reads() -> None:
     show = JsonLines(io.StringIO(), io.StringIO())
     show.broken = True
