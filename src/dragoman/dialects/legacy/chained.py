@@ -355,6 +355,7 @@ class ClientEnd(base.ClientEnd):
     def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
         sent = Sent() if bytes(result) == b"null" else msgspec.json.decode(result, type=Sent)
         place.turn = sent.turn or place.turn
+        self._reuse(place)
         # An answer that only acknowledges ends nothing. One that calls itself done does.
         if sent.status in _ENDS:
             self.remember(place)
@@ -365,6 +366,12 @@ class ClientEnd(base.ClientEnd):
     def is_over(self, turn: str, place: EventEnvelope) -> bool:
         """Whether a turn of a session has ended before."""
         return turn in self._over.get(place.session, ())
+
+    def _reuse(self, place: EventEnvelope) -> None:
+        """Take the id that an answer gives its turn, also if an ended turn had the same."""
+        over = self._over.get(place.session, deque())
+        while place.turn is not None and place.turn in over:
+            over.remove(place.turn)
 
     def remember(self, place: EventEnvelope) -> None:
         """The turn that runs ends now."""

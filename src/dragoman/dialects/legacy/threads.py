@@ -92,12 +92,13 @@ class Result(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class State(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What a resumed thread looks like. The document names no fields, so both usual names count."""
+    """What a resumed thread looks like. The document names no fields, so the usual ones count."""
 
     thread_id: str
     turns: list[Result] = field(default_factory=list)
     history: list[Result] = field(default_factory=list)
-    last_result: Result | None = None
+    last_result: Result | str | None = None
+    """The last turn, or only what it said."""
 
 
 class Progress(Struct, frozen=True, rename="camel"):
@@ -268,6 +269,9 @@ def history(state: State, place: EventEnvelope) -> list[Event]:
     """The turns of a thread as a replay, the last known result behind them."""
     turns = state.turns or state.history
     last = state.last_result
+    if isinstance(last, str):
+        said = turns and turns[-1].content == last
+        last = None if said or not last else Result(status="complete", content=last)
     if last is not None and not any(turn.turn_id == last.turn_id for turn in turns):
         turns = [*turns, last]
     events: list[Event] = []

@@ -183,7 +183,7 @@ def test_a_chained_prompt_may_be_acknowledged_or_never_answered(ack: str | None)
         async with meet("chained", {"prompt/send": talk}) as (peer, agent):
             async with peer.session() as session:
                 for _ in range(2):
-                    # The same turn id twice would be taken for a late word about the first.
+                    # Without an answer that names it, the same id is a late word about the first.
                     known["delta"] = {**known["delta"], "turnId": "t2"}
                     result = await session.ask("x")
                     assert (result.outcome, result.text) == (Outcome.OK, "Paris")

@@ -252,6 +252,18 @@ def test_a_late_word_about_an_ended_turn_does_not_end_the_next() -> None:
     assert isinstance(late, model.Unknown)
 
 
+def test_the_answer_to_a_prompt_may_name_the_id_of_an_ended_turn_again() -> None:
+    end = chained.ClientEnd()
+    places = Places("chained")
+    tell(end, EXAMPLES["status"], places)
+    end.answered(Raw(EXAMPLES["sent"].raw), places("session-uuid-123"))
+    (said,) = tell(end, EXAMPLES["delta"], places)
+    (ended,) = tell(end, EXAMPLES["status"], places)
+    assert isinstance(said, model.MessageDelta) and isinstance(ended, model.TurnEnded)
+    (late,) = tell(end, EXAMPLES["status"], places)
+    assert isinstance(late, model.Unknown)
+
+
 @pytest.mark.parametrize(
     ("method", "params"), [("message/delta", {"delta": 7}), ("message/dance", {})]
 )

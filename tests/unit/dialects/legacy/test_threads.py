@@ -113,6 +113,16 @@ def test_a_last_result_that_is_also_in_the_history_comes_once() -> None:
     assert place.replay is False and place.turn is None
 
 
+@pytest.mark.parametrize(("last", "ends"), [("x", 1), ("y", 2), ("", 1)])
+def test_a_last_result_may_be_only_its_text(last: str, ends: int) -> None:
+    turns = [{"turnId": "turn-1", "status": "complete", "content": "x"}]
+    body = {"threadId": "thread", "turns": turns, "lastResult": last}
+    _, events = threads.ClientEnd().opened(
+        Raw(json.dumps(body).encode()), "thread", "load", Places("threads")
+    )
+    assert sum(isinstance(event, model.TurnEnded) for event in events) == ends
+
+
 def test_a_complete_turn_ends_well_with_text_and_usage() -> None:
     (event,) = answer(threads.ClientEnd(), EXAMPLES["complete"])
     assert isinstance(event, model.TurnEnded)
