@@ -113,6 +113,8 @@ async def answer(turn: Turn) -> Any:
             return None
         case "fail":
             raise RemoteError(-32603, "Internal error", json.loads(rest))
+        case "login":
+            raise RemoteError(-32000, "Authentication required")
         case "spend":
             return await spend(turn)
         case "refuse":

@@ -65,13 +65,14 @@ def stored(cli: Cli, name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "prompt",
-    ["hello", "write", "spend", "refuse", "nothing", 'fail {"why": "so"}', LONG],
+    ["hello", "write", "spend", "refuse", "nothing", 'fail {"why": "so"}', "login", "wait", LONG],
     ids=lambda prompt: str(prompt).split()[0],
 )
 def test_a_run_is_stored_alike_with_a_broker_and_without(prompt: str, warm: Cli) -> None:
     codes = []
+    limit = ("--timeout", "1") if prompt == "wait" else ()
     for name, words in (("warm", ()), ("cold", ("--cold",))):
-        options = ("-s", name, "--mode", "plan", "--approve-all", *words)
+        options = ("-s", name, "--mode", "plan", "--approve-all", *limit, *words)
         codes.append(warm("run", prompt, *options, "--", *warm.agent).code)
     assert codes[0] == codes[1]
     assert stored(warm, "warm") == stored(warm, "cold")

@@ -44,6 +44,7 @@ from dragoman.errors import (
 from dragoman.events import model
 from dragoman.events.model import EventEnvelope
 from dragoman.gateway import prompt_responses
+from dragoman.wire import codes
 
 if TYPE_CHECKING:
     from dragoman.broker.server.broker import Broker
@@ -200,6 +201,9 @@ class Turns:
                 error.may_have_run = True
             elif isinstance(error, RemoteError):
                 error = add_stderr(error, lambda: session.far.stderr_tail(job.stderr_before))
+                if error.code == codes.AUTH_REQUIRED:
+                    # A job says how to log in, as that of a run without a broker does.
+                    error = session.far.explain(error)
             self._end(job, result=result, error=error)
         self.advance()
 
@@ -262,12 +266,12 @@ class Turns:
             return InvalidAnswer(f"the answer to {PROMPT} is malformed: {error}")
         ended = translate.of_answer(response, _NOWHERE, None)
         usage = usage_record(complete_usage(ended.usage, job.session.used()))
-        outcome, told = ended.outcome, None
+        outcome, stop, told = ended.outcome, ended.stop, None
         if job.expired is not None:
             # A budget that ran out is the reason, however the peer took the cancel.
             outcome, failure = explain(job.expired)
-            told = failure_record(failure, None)
-        job.end(outcome, next_event=next_event, stop=ended.stop, usage=usage, failure=told)
+            stop, told = stop_of(job.expired), failure_record(failure, None)
+        job.end(outcome, next_event=next_event, stop=stop, usage=usage, failure=told)
         return None
 
     def _answer(self, job: Job, result: Raw | None, error: DragomanError | None) -> None:
