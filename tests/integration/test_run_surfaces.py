@@ -33,6 +33,10 @@ STOPPED_TIMEOUT = 60.0
 """Seconds for a caller of a broker that is stopped: it is probed every ten seconds while something
 waits for it, and has ten seconds to answer."""
 
+HURRIED_TIMEOUT = 10.0
+"""Seconds for a run with a time limit of one second, on a busy machine: less than the usual budgets
+for the start of an agent, which a caller in a hurry does not wait for."""
+
 
 @pytest.fixture
 def warm() -> Iterator[Cli]:
@@ -325,6 +329,15 @@ def test_an_agent_that_never_answers_is_a_timeout_with_a_broker_and_without(warm
         assert done.code == 3, done
         told.append(json.loads(done.out.splitlines()[-1]))
     assert told[0] == told[1]
+
+
+@aio
+async def test_a_time_limit_ends_a_run_whose_agent_does_not_answer_the_handshake(warm: Cli) -> None:
+    answers(warm, "mute")
+    process = await started(warm, "run", "alpha", "x", "--timeout", "1", "--format", "json")
+    async with asyncio.timeout(HURRIED_TIMEOUT):
+        _, err = await process.communicate()
+    assert process.returncode == 3, err
 
 
 @pytest.mark.parametrize("surface", SURFACES)

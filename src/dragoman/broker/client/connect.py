@@ -303,8 +303,9 @@ def _near_options(
         guard=guard,
         budgets=dataclasses.replace(
             budgets,
-            initialize=budgets.spawn + budgets.initialize + BROKER_MARGIN,
-            # Who is in a hurry does not wait for the broker's reason.
+            # A caller in a hurry does not wait for the broker's reason.
+            initialize=budgets.initialize
+            + (0 if budgets.initialize < usual.initialize else budgets.spawn + BROKER_MARGIN),
             session=budgets.session + (0 if budgets.session < usual.session else BROKER_MARGIN),
             cancel_grace=budgets.cancel_grace + BROKER_MARGIN,
             expired_grace=budgets.expired_grace + BROKER_MARGIN,
