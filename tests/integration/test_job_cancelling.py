@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.aio import aio
-from tests.integration.cli_shell import TIMEOUT, Cli, cli_in
+from tests.integration.cli_shell import TIMEOUT, Cli, cli_in, warm_cli
 from tests.integration.delegated_peers import PROGRAM, read_lines
 from tests.integration.mcp_places import WAIT, describe, over_stdio, settings
 
@@ -44,7 +44,7 @@ async def test_a_job_of_a_server_is_cancelled_and_the_others_go_on(cli: Cli) -> 
                     await asyncio.sleep(0.01)
         for job in jobs[:2]:
             done = await asyncio.to_thread(cli.child, "jobs", "cancel", job)
-            assert (done.code, done.err) == (0, "")
+            assert (done.code, done.out, done.err) == (0, "", f"{job} is cancelled.\n")
             ended = await client.call_tool("job_result", {"job": job, "wait": WAIT})
             assert ended.structured_content["outcome"] == "cancelled"
         going_on = await client.call_tool("job_status", {"job": jobs[2]})
@@ -52,6 +52,30 @@ async def test_a_job_of_a_server_is_cancelled_and_the_others_go_on(cli: Cli) -> 
         again = await asyncio.to_thread(cli.child, "jobs", "cancel", jobs[0])
         assert again.code == 1 and "has ended already" in again.err
     assert len(prompts(cli)) == 3
+
+
+@pytest.mark.parametrize("words", [(), ("--cold",)], ids=["warm", "cold"])
+def test_a_run_that_another_command_cancels_was_not_interrupted_by_its_user(
+    words: tuple[str, ...],
+) -> None:
+    with warm_cli() as warm:
+        command = subprocess.Popen(  # noqa: TID251 - it is cancelled in the middle
+            warm.argv("run", "wait", *words, "--", *warm.agent),
+            cwd=warm.cwd,
+            env=warm.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert command.stdout is not None
+        # The agent has the prompt.
+        assert command.stdout.read(len("waiting")) == "waiting"
+        cancelled = warm.child("jobs", "cancel", "last")
+        assert cancelled.code == 0, cancelled.err
+        _, err = command.communicate(timeout=TIMEOUT)
+    assert command.returncode == 1, err
+    assert "the turn was cancelled, and not from here" in err
 
 
 @pytest.mark.parametrize("format", ["text", "json"])

@@ -27,6 +27,7 @@ from dragoman.events.model import Event
 from dragoman.events.parts import Block
 from dragoman.policy.rules import unattended
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.run import Run, RunListener
 from dragoman.runs.run_request import RunRequest
 from dragoman.store.peer_recovery import note_success
@@ -54,7 +55,12 @@ class PromptSession(RunListener):
     ) -> None:
         self.plan = plan
         self.show = show
-        self.run = Run(_request(plan, live, show, record, adapter), listener=self)
+        # A job that another command cancels is not taken for an interrupt of this one.
+        self.run = Run(
+            _request(plan, live, show, record, adapter),
+            listener=self,
+            cancel=CancelHandle(one_turn=True),
+        )
         self._live = live
         self._waiting_since: float | None = time.monotonic()
         """Since when the person waits for the first turn: the agent is started, too."""
