@@ -145,8 +145,8 @@ async def test_without_a_terminal_only_reading_is_allowed_and_each_denial_is_tol
     assert not (workspace / "made.txt").exists()
     # Gemini's model hears of the refusal and says something about it; the others stop.
     assert ended.code == 5, ended.err
-    assert "[permission] denied" in ended.out
-    assert "1 permission denied" in ended.out
+    assert "[permission] denied" in ended.err
+    assert "1 permission denied" in ended.err
     assert living_in(home) == []
 
 
@@ -174,5 +174,5 @@ async def test_an_interrupt_cancels_the_turn_and_leaves_no_process(
             command.send_signal(signal.SIGINT)
             out, err = await command.communicate()
     assert command.returncode == 130, err
-    assert b"cancelled" in out
+    assert b"cancelled" in err
     assert living_in(home) == []

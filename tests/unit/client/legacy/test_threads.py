@@ -42,7 +42,8 @@ async def test_the_documents_conversation_is_held_as_written() -> None:
         )
     assert thread.thread_id == "thread-abc123"
     assert [turn.content for turn in state.turns] == ["It builds."]
-    assert state.last_result is not None and state.last_result.content == "Done."
+    assert not isinstance(state.last_result, str | None)
+    assert state.last_result.content == "Done."
     assert (result.status, result.content) == ("complete", "...")
     assert heard == [("whatever/progress", {"n": 1})]
     sent = [(m["method"], m["params"]) for m in agent.heard]
