@@ -78,6 +78,14 @@ class Oneshot:
         return {"content": "strict words", "finish_reason": "stop", "usage": usage}
 
 
+class OneshotOlder(Oneshot):
+    """Answers the handshake with an older version."""
+
+    def call(self, method, params):
+        answer = super().call(method, params)
+        return {**answer, "protocolVersion": "2024-11-05"} if method == "initialize" else answer
+
+
 class Asp:
     """threadStart at once; there is no handshake."""
 
@@ -167,6 +175,16 @@ class Tagged:
             update = {"type": "messageChunk", "role": "assistant", "chunk": text}
             note("session/update", sessionId=params["sessionId"], update=update)
         return {"stopReason": "endTurn"}
+
+
+class TaggedAnyVersion(Tagged):
+    """A version may be any text, and nothing else of the handshake is looked at."""
+
+    def call(self, method, params):
+        if method == "initialize" and isinstance(params["protocolVersion"], str):
+            client = {"clientInfo": {"name": "any", "version": "1"}, "capabilities": {}}
+            params = {"protocolVersion": params["protocolVersion"], **client}
+        return super().call(method, params)
 
 
 class Keyed:
@@ -261,7 +279,9 @@ class Chained:
 
 
 def main():
-    kinds = {"oneshot": Oneshot, "asp": Asp, "asp-handshake": AspHandshake, "tagged": Tagged,
+    kinds = {"oneshot": Oneshot, "asp": Asp, "asp-handshake": AspHandshake,
+             "oneshot-older": OneshotOlder,
+             "tagged": Tagged, "tagged-any-version": TaggedAnyVersion,
              "keyed": Keyed, "keyed-bare": KeyedBare, "chained": Chained}  # fmt: skip
     log("started")
     agent = kinds[KIND]()

@@ -22,6 +22,7 @@ DIALECTS = {
     "asp": "threads",
     "asp-handshake": "threads",
     "tagged": "tagged",
+    "tagged-any-version": "tagged",
     "keyed": "keyed",
     "chained": "chained",
 }
@@ -305,6 +306,19 @@ def test_a_dialect_that_is_named_wrongly_is_told_with_the_option(cli: Cli) -> No
     assert "Leave --dialect away" in done.out
     named = cli("run", "hi", "--dialect", "oneshot", *strict(cli, "asp"))
     assert named.code != 0 and "--dialect NAME" in named.err
+
+
+def test_another_version_of_a_dialect_is_named_and_the_caller_may_go_on(cli: Cli) -> None:
+    agent = strict(cli, "oneshot-older")
+    mismatch = "the agent speaks version '2024-11-05', and this client '2025-06-18'"
+    done = cli("run", "hi", *agent)
+    assert done.code == 1 and mismatch in done.err and "--any-version" in done.err
+    # An agent that is found out to speak another version is not greeted in other dialects.
+    assert asked(cli) == ["started", "initialize"] * 2
+    verified = cli("peers", "verify", "--no-turns", *agent)
+    assert verified.code == 10 and f"FAIL  dialect       {mismatch}" in verified.out
+    went_on = cli("run", "hi", "--any-version", "--format", "quiet", *agent)
+    assert (went_on.code, went_on.out) == (0, "strict words\n"), went_on.err
 
 
 def test_a_program_that_refuses_every_greeting_is_told_with_what_was_tried(

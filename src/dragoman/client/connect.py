@@ -172,7 +172,7 @@ async def _open(source: StreamSource, workspace: Path, options: ConnectOptions) 
             if search.go_on(_plain(error)):
                 options = _hurried(options)
                 continue
-            if error is first:
+            if error is first or (isinstance(error, ProtocolMismatch) and error.version):
                 raise
             raise handshake_errors.greeted_in_vain(first, search.tried) from first.__cause__
         if cache is not None and program is not None and search.dialect != known:

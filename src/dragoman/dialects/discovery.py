@@ -157,6 +157,8 @@ def of_answer(result: Any) -> str | None:
             return CODEX
         return THREADS if "threadId" in result else None
     if isinstance(version, str):
+        if "serverCapabilities" in result:
+            return ONESHOT
         if "agentInfo" in result or "capabilities" in result:
             return TAGGED
         return ONESHOT

@@ -19,6 +19,7 @@ from dragoman.client.legacy import inbound
 from dragoman.client.legacy.method_names import MethodNames, none_known, proves_nothing_ran
 from dragoman.client.options import DialectOptions
 from dragoman.client.results import explain
+from dragoman.dialects import discovery
 from dragoman.dialects.legacy.base import ClientEnd, Message
 from dragoman.dialects.legacy.keyed.shapes import AUTHENTICATE
 from dragoman.errors import (
@@ -210,6 +211,10 @@ class DocumentClient(EventClient["DocumentConversation"]):
         try:
             end.greeted(result)
         except ProtocolMismatch as mismatch:
+            found = discovery.of_text(result)
+            if found is not None and found != end.name:
+                # Not another version of this dialect.
+                mismatch.dialect, mismatch.version, mismatch.remedy = found, None, ""
             failure = explain(mismatch)[1]
             self.emit(model.ErrorReported(*base, "connection", failure))
             raise

@@ -71,8 +71,13 @@ class DocumentPeer(ClientPeer):
         """Raise unless the other side shows that it speaks this dialect, which may have no
         handshake."""
         client = self.client
-        if client.hello is not None and discovery.of_text(client.hello) is None:
-            raise ProtocolMismatch("the handshake was answered with nothing that an agent says")
+        if client.hello is not None:
+            found = discovery.of_text(client.hello)
+            if found is None:
+                raise ProtocolMismatch("the handshake was answered with nothing that an agent says")
+            if (client.end.name, found) == (discovery.ONESHOT, discovery.TAGGED):
+                # An agent of tagged may take any text for a version, also the date of oneshot.
+                raise ProtocolMismatch(f"the agent speaks {found}", dialect=found)
         await self._learn_names()
         proof = client.end.proof(str(self.workspace))
         if proof is not None:

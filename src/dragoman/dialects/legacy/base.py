@@ -326,6 +326,12 @@ def ended(
     return TurnEnded(*place.base(native, raw), outcome, stop, failure, text, usage)
 
 
+OTHER_VERSION: Final = (
+    "use a version of the agent that speaks the same, or go on with this one: `--any-version`, or "
+    "any_version=True in a program"
+)
+"""What helps if an agent answers the handshake with another version of its dialect."""
+
 UNEXPLAINED: Final = "the agent did not say why"
 
 _VAGUE: Final = frozenset({ErrorKind.PEER, ErrorKind.INTERNAL})

@@ -199,7 +199,9 @@ def require_version(answer: Initialized, ours: str) -> None:
     for version in told:
         if version != ours:
             raise ProtocolMismatch(
-                f"the agent speaks version {version!r}, and this client {ours!r}"
+                f"the agent speaks version {version!r}, and this client {ours!r}",
+                version=str(version),
+                remedy=base.OTHER_VERSION,
             )
 
 

@@ -57,8 +57,10 @@ async def handshake(state: Verification) -> RungFinding:
             if answered is None and not is_refusal(error):
                 return _unanswered(state, error)
             # The first refusal says most: the program may speak that dialect, and something is
-            # wrong with it.
-            answered = answered or _answered(state, error, loop.time() - started_at)
+            # wrong with it. Another version of a dialect proves which one it speaks.
+            versions = isinstance(error, ProtocolMismatch) and error.version is not None
+            if answered is None or versions:
+                answered = _answered(state, error, loop.time() - started_at)
             if fixed or not search.go_on(error):
                 state.tried = (trying,) if fixed else tuple(search.tried)
                 return answered
@@ -175,7 +177,7 @@ def _is_shown(peer: Peer) -> bool:
 def _names_version(state: Verification, error: ProtocolMismatch) -> bool:
     """Whether it speaks the protocol, but another version of it."""
     refused = isinstance(error.__cause__, RemoteError)
-    return refused or probes.names_version(state.witness.greeting)
+    return refused or error.version is not None or probes.names_version(state.witness.greeting)
 
 
 RUNGS: Final = (

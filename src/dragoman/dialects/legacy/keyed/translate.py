@@ -109,7 +109,9 @@ class ClientEnd(base.ClientEnd):
         answer = msgspec.json.decode(result, type=shapes.Initialized)
         if answer.protocol_version != VERSION and not self._any_version:
             raise ProtocolMismatch(
-                f"the agent speaks version {answer.protocol_version}, and this client {VERSION}"
+                f"the agent speaks version {answer.protocol_version}, and this client {VERSION}",
+                version=str(answer.protocol_version),
+                remedy=base.OTHER_VERSION,
             )
         self.version = str(answer.protocol_version)
         info = answer.agent_info
