@@ -274,10 +274,11 @@ class Server:
 
     # -- sessions
 
-    def _make(self, id: str, params: Any) -> Session:
-        assert self._client is not None
+    def _make(self, id: str | None, params: Any) -> Session:
+        if self._client is None:
+            raise RemoteError(codes.INVALID_REQUEST, "initialize comes first")
         return Session(
-            id,
+            self.speech.new_id() if id is None else id,
             _absolute(params.cwd),
             additional_directories=[_absolute(path) for path in params.additional_directories],
             mcp_servers=params.mcp_servers,
@@ -293,7 +294,7 @@ class Server:
         return session
 
     async def _new(self, params: acp.NewSessionRequest) -> acp.NewSessionResponse:
-        session = self._make(self.speech.new_id(), params)
+        session = self._make(None, params)
         if self._handlers.new_session is not None:
             await run_handler(self._handlers.new_session, session)
         self._sessions[session.id] = session

@@ -222,6 +222,8 @@ class AgentEnd(base.AgentEnd):
     def __init__(self) -> None:
         super().__init__()
         self._changes: dict[str | None, tuple[parts.FileChange, ...]] = {}
+        self._completed: dict[str | None, tuple[parts.FileChange, ...]] = {}
+        """The tools that completed, with the changes that were told of each."""
 
     def message(self, event: model.MessageDelta) -> Message:
         return CHUNK, Chunk(event.text)
@@ -232,18 +234,24 @@ class AgentEnd(base.AgentEnd):
             given = None if event.input is msgspec.UNSET else event.input
             messages.append((TOOL, ToolCall(base.tool_name(event), given)))
         if event.status is ToolStatus.COMPLETED:
+            self._completed.setdefault(event.tool_id, ())
             messages += self._tell_files(event.tool_id)
         elif base.is_over(event):
             self._changes.pop(event.tool_id, None)
         return messages
 
     def files(self, event: model.FilesChanged) -> list[Message]:
-        # A change that is only proposed may never be made: it waits for its tool's end.
-        self._changes[event.tool_id] = event.changes
-        return self._tell_files(event.tool_id) if event.stage is ChangeStage.APPLIED else []
+        # A change that is only proposed may never be made: it waits for its tool's end, which may
+        # have come before it. The content of a tool is told as a whole each time.
+        told = self._completed.get(event.tool_id, ())
+        self._changes[event.tool_id] = tuple(each for each in event.changes if each not in told)
+        applied = event.stage is ChangeStage.APPLIED or event.tool_id in self._completed
+        return self._tell_files(event.tool_id) if applied else []
 
     def _tell_files(self, tool_id: str | None) -> list[Message]:
         changes = self._changes.pop(tool_id, ())
+        if tool_id in self._completed:
+            self._completed[tool_id] += changes
         return [(FILE, FileChange(change.path, _diff(change))) for change in changes]
 
 

@@ -210,6 +210,8 @@ async def test_only_the_agents_versions_are_accepted() -> None:
         assert error["code"] == -32602
         assert error["message"] == "unsupported protocol version '9.9-nonsense'"
         assert error["data"] == {"supported": ["1", "1.1"]}
+        new = EXAMPLES["new"]
+        assert (await client.refused(new.method, new.body))["code"] == -32600
         answered = await client.call("initialize", {**hello, "protocolVersion": "1.1"})
         assert answered["protocolVersion"] == "1.1"
         assert (await client.play(EXAMPLES["new"]))["session"]["id"] == "session-1"

@@ -172,6 +172,18 @@ def test_a_tool_call_is_told_once_and_its_change_when_it_is_made() -> None:
     assert voice.tell(model.ToolChanged(*base(), "t1", status=ToolStatus.COMPLETED)) == []
 
 
+def test_a_change_that_is_told_after_the_end_of_its_tool_is_told_once() -> None:
+    voice = oneshot.AgentEnd()
+    voice.tell(model.ToolChanged(*base(), "t1", title="edit", status=ToolStatus.COMPLETED))
+    first, second = (FileChange(path, FileOp.MODIFY, "old\n", "new\n") for path in ("/a", "/b"))
+    changed = model.FilesChanged(*base(), (first,), ChangeStage.PROPOSED, "t1")
+    (told,) = plain(voice.tell(changed))
+    assert (told[0], told[1]["path"]) == ("file_change", "/a")
+    assert voice.tell(changed) == []
+    others = model.FilesChanged(*base(), (first, second), ChangeStage.PROPOSED, "t1")
+    assert [params["path"] for _, params in plain(voice.tell(others))] == ["/b"]
+
+
 def test_a_change_that_was_never_made_is_not_told() -> None:
     voice = oneshot.AgentEnd()
     voice.tell(model.ToolChanged(*base(), "t1", title="edit"))
