@@ -17,16 +17,19 @@ DIALECTS_PAGE = ROOT / "docs" / "reference" / "dialects.md"
 
 WORDS = {
     "oneshot": "2025-06-18 serverCapabilities agent_message_chunk tool_call file_change"
-    " finish_reason onNotification protocol_mismatch process_exited peer-CLI",
+    " finish_reason onNotification protocol_mismatch process_exited peer-CLI createAcpClient",
     "threads": "ASP App·Server·Protocol threadStart threadResume turn service_name"
     " gdd_peer_delegation experimentalRawEvents rate_limit registry CAPABILITY_MATRIX"
-    " ROLE_PREFIX provider_model_id enabled_peers spawn-cmd broker-lifecycle",
+    " ROLE_PREFIX provider_model_id enabled_peers spawn-cmd broker-lifecycle"
+    " createAspClient peerBinary",
     "tagged": "agentkit Server OnPrompt SendMessageChunk SendToolCall messageChunk planUpdate"
-    " endTurn metadata workDir session-1 CommandInput promptCapabilities embeddedContext",
+    " endTurn metadata workDir session-1 CommandInput promptCapabilities embeddedContext"
+    " NewServer ToolCallUpdate PromptResponse NDJSON",
     "keyed": "contentChunk permissionId providerID modelID authMethods authRequired tool_error"
     " outputBytesLimit resource_link embedded_resource once always reject OpenCode",
     "chained": "fallback·chains session/create prompt/send message/delta tool/start tool/result"
-    " reasoning/delta turn/status nextOffset NormalizedEvent rawEvent CopilotAcpAdapter",
+    " reasoning/delta turn/status nextOffset NormalizedEvent rawEvent CopilotAcpAdapter"
+    " AcpSession",
 }
 """Words of each dialect's document; a dot stands for a space within one."""
 

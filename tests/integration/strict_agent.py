@@ -235,6 +235,14 @@ class KeyedBare(Keyed):
         return super().call(method, params)
 
 
+class KeyedNewer(Keyed):
+    """Answers the handshake with a newer version."""
+
+    def call(self, method, params):
+        answer = super().call(method, params)
+        return {**answer, "protocolVersion": 2} if method == "initialize" else answer
+
+
 class Chained:
     """One name of each chain, and no handshake. It remembers its sessions."""
 
@@ -282,7 +290,8 @@ def main():
     kinds = {"oneshot": Oneshot, "asp": Asp, "asp-handshake": AspHandshake,
              "oneshot-older": OneshotOlder,
              "tagged": Tagged, "tagged-any-version": TaggedAnyVersion,
-             "keyed": Keyed, "keyed-bare": KeyedBare, "chained": Chained}  # fmt: skip
+             "keyed": Keyed, "keyed-bare": KeyedBare, "keyed-newer": KeyedNewer,
+             "chained": Chained}  # fmt: skip
     log("started")
     agent = kinds[KIND]()
     for line in sys.stdin:

@@ -134,7 +134,8 @@ def greeted_in_vain(error: DragomanError, tried: Sequence[str]) -> DragomanError
 
 
 _VERSIONS: Final = (
-    f"use a version of the agent that speaks ACP {acp.PROTOCOL_VERSION}, or a newer dragoman"
+    f"use a version of the agent that speaks ACP {acp.PROTOCOL_VERSION}, or a newer dragoman; "
+    "`--any-version` tries it with this one"
 )
 """What helps where the agent speaks a newer version of the protocol than we do."""
 

@@ -162,8 +162,10 @@ def of_answer(result: Any) -> str | None:
         if "agentInfo" in result or "capabilities" in result:
             return TAGGED
         return ONESHOT
-    if version == 1 and type(version) is int:
-        return KEYED if _looks_keyed(result) else ACP
+    if type(version) is int:
+        if _looks_keyed(result):
+            return KEYED
+        return ACP if version == 1 else None
     return None
 
 

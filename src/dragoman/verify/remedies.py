@@ -31,7 +31,8 @@ REFUSED: Final = (
     "otherwise it needs an adapter."
 )
 OTHER_DIALECT: Final = (
-    "Leave --dialect away to let dragoman find out what it speaks, or name another."
+    "Name another dialect with --dialect, or leave --dialect away to let dragoman find out what it "
+    "speaks. A program that is known by its name is only tried in its own dialect."
 )
 VERSION: Final = "Install a version of it, or of dragoman, that speaks the same protocol version."
 LOGIN: Final = "Log in with the program itself and verify again; dragoman never logs in."

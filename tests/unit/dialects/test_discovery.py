@@ -71,6 +71,11 @@ def test_an_answer_of_no_known_dialect_is_not_guessed(result: Any) -> None:
     assert discovery.of_answer(result) is None
 
 
+def test_another_version_of_keyed_is_keyed() -> None:
+    answer = {"protocolVersion": 2, "agentCapabilities": {"modes": True}}
+    assert discovery.of_answer(answer) == "keyed"
+
+
 def test_true_is_not_version_one() -> None:
     assert discovery.of_answer({"protocolVersion": True}) is None
     assert discovery.of_request("initialize", {"protocolVersion": True}) is None
