@@ -52,6 +52,17 @@ def test_a_mistake_in_the_name_of_a_peer_is_never_a_prompt(
     assert (said.code, said.out) == (2, "") and why in said.err
 
 
+def test_a_peer_whose_descriptor_is_left_out_is_never_a_prompt(cli: Cli) -> None:
+    assert cli("config", "set", "default_peer", "scout").code == 0
+    file = cli.home / "config_home" / "peers" / "mine.toml"
+    file.parent.mkdir()
+    file.write_text('name = "mine"\ntitle = "Mine"\nprotocol = "acp"\ncolour = "red"\n')
+    for words in (("run", "mine", "hello"), ("delegate", "review", "hello", "--peer", "mine")):
+        said = cli(*words)
+        assert (said.code, said.out) == (2, "")
+        assert f"there is no peer 'mine'; it is described, but: {file}: colour" in said.err
+
+
 def test_a_peer_and_a_command_contradict_each_other(cli: Cli) -> None:
     said = cli("run", "codex", "hello", "--", *cli.agent)
     assert said.code == 2 and "choose one" in said.err

@@ -144,7 +144,10 @@ class Catalogue:
         *,
         waiting: Mapping[str, Callable[[], KnownPeer]] | None = None,
         roles: Mapping[str, tuple[str, ...]] | None = None,
+        untrusted: Mapping[str, ConfigInvalid] | None = None,
     ) -> None:
+        self._untrusted = dict(untrusted or {})
+        """The peers of a project that the user has not trusted."""
         self._roles = dict(roles or {})
         """The roles that the user gives to peers, in place of their own."""
         self._peers: dict[str, KnownPeer] = {}
@@ -185,15 +188,19 @@ class Catalogue:
         known = self._peers.get(name)
         if known is None:
             if name not in self._waiting:
-                problem = self._problem_of(name)
+                problem = self.problem_of(name)
                 raise UnknownPeer(
                     name, () if problem else nearest(name, self.names), problem=problem
                 )
             known = self._peers[name] = self._with_roles(self._waiting.pop(name)())
         return known
 
-    def _problem_of(self, name: str) -> str:
-        """Why a peer that is described somewhere was left out."""
+    def problem_of(self, name: str) -> str:
+        """Why a peer that is described somewhere was left out; empty if it was not."""
+        if name in self:
+            return ""
+        if name in self._untrusted:
+            return str(self._untrusted[name])
         for problem in self.problems:
             table = problem.key == f"peers.{name}" or problem.key.startswith(f"peers.{name}.")
             if table or Path(problem.origin).name == f"{name}.toml":
@@ -222,6 +229,7 @@ class Catalogue:
             self.problems,
             waiting=self._waiting,
             roles={**self._roles, **roles},
+            untrusted=self._untrusted,
         )
 
     @property
@@ -255,7 +263,7 @@ def load_catalogue(
     """
     given = config.settings.peer.items()
     roles = {name: tuple(dict.fromkeys(own.roles)) for name, own in given if own.roles is not None}
-    catalogue = Catalogue(waiting=_built_in(), roles=roles)
+    catalogue = Catalogue(waiting=_built_in(), roles=roles, untrusted=_untrusted(config))
     find = entry_points or functools.partial(find_entry_points, config)
     for read in _found(config, find):
         try:
@@ -309,6 +317,21 @@ def _found(
         yield functools.partial(_written, peer)
     for entry in entry_points():
         yield functools.partial(_registered, entry)
+
+
+def _untrusted(config: Config) -> dict[str, ConfigInvalid]:
+    """The peers of a project that is not trusted, and what to do about it."""
+    found = {}
+    for ignored in config.untrusted:
+        table, _, name = ignored.key.partition(".")
+        if table == "peers" and name:
+            found[name] = ConfigInvalid(
+                str(ignored.file),
+                f"the project defines the peer {name} and is not trusted, so nothing of it is run: "
+                "look at its files, then run `dragoman config trust`",
+                key=ignored.key,
+            )
+    return found
 
 
 def _written(peer: PeerTable) -> KnownPeer:

@@ -17,7 +17,7 @@ from msgspec import Struct, field, structs
 from dragoman.cli.output.terminal import is_interactive
 from dragoman.cli.permission_flags import ApprovalMode, policy_of, whole_policy
 from dragoman.client.budgets import Budgets
-from dragoman.errors import ConfigInvalid, UnknownPeer, UsageError
+from dragoman.errors import UsageError
 from dragoman.errors.usage import shown
 
 if TYPE_CHECKING:
@@ -315,9 +315,7 @@ def _with_peer(
         if word in catalogue.names and options.prompt:
             raise UsageError(f"choose one: the peer {word!r}, or the command after --")
         return structs.replace(options, peer=None), False, ()
-    if word is not None and (
-        not options.takes_prompt or _meant_as_peer(word, options, catalogue, config)
-    ):
+    if word is not None and (not options.takes_prompt or _meant_as_peer(word, options, catalogue)):
         return options, True, ()
     from dragoman.runs.default_peer import default_peer
 
@@ -325,7 +323,7 @@ def _with_peer(
     return structs.replace(options, peer=found), False, (f"asking {found} ({why})",)
 
 
-def _meant_as_peer(word: str, options: RunOptions, catalogue: Catalogue, config: Config) -> bool:
+def _meant_as_peer(word: str, options: RunOptions, catalogue: Catalogue) -> bool:
     """Whether a first word is a peer, or a mistake in the name of one, and not of the prompt."""
     if word in catalogue.names or word.startswith(ADDRESSES):
         return True
@@ -335,8 +333,8 @@ def _meant_as_peer(word: str, options: RunOptions, catalogue: Catalogue, config:
 
     # `run NAME "a quoted prompt"` is how a peer is called, whatever the name is.
     quoted = any(" " in each for each in options.prompt)
-    untrusted = any(ignored.key == f"peers.{word}" for ignored in config.untrusted)
-    return quoted or untrusted or bool(nearest(word, catalogue.names))
+    left_out = bool(catalogue.problem_of(word))
+    return quoted or left_out or bool(nearest(word, catalogue.names))
 
 
 def _way(options: RunOptions, catalogue: Catalogue, config: Config) -> LaunchSpec:
@@ -352,18 +350,7 @@ def _way(options: RunOptions, catalogue: Catalogue, config: Config) -> LaunchSpe
     assert peer is not None, "there is a default peer"
     if peer.startswith(ADDRESSES):
         return LaunchSpec(address=peer)
-    try:
-        return way_to(peer, catalogue=catalogue, settings=config.settings)
-    except UnknownPeer:
-        key = f"peers.{peer}"
-        if not any(ignored.key == key for ignored in config.untrusted):
-            raise
-    raise ConfigInvalid(
-        str(config.project_file),
-        f"the project defines the peer {peer} and is not trusted, so nothing of it is run: "
-        "look at its files, then run `dragoman config trust`",
-        key=key,
-    )
+    return way_to(peer, catalogue=catalogue, settings=config.settings)
 
 
 def _budgets(budgets: Budgets, timeout: float | None) -> Budgets:

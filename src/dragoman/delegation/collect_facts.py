@@ -24,7 +24,7 @@ from dragoman.delegation.permission_ceiling import Ceilings, inherited_ceilings,
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.routing import CardFacts, Inputs, PeerFacts
 from dragoman.delegation.spending_limits import DAY, has_daily, over_budget
-from dragoman.errors import ConfigInvalid, StoreError
+from dragoman.errors import ConfigInvalid, StoreError, UnknownPeer
 from dragoman.policy import allows_everything
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext
 from dragoman.runs.lineage import Lineage
@@ -49,9 +49,12 @@ def gather(
 ) -> Inputs:
     """Collect the inputs of the routing decision for a request.
 
-    Raises `StoreError` if daily limits are set and the usage cannot be read.
+    Raises `StoreError` if daily limits are set and the usage cannot be read, and `UnknownPeer` if
+    the named peer is described and was left out.
     """
     settings = place.config.settings
+    if request.peer is not None and (problem := place.catalogue.problem_of(request.peer)):
+        raise UnknownPeer(request.peer, problem=problem)
     healths = {} if ledger is None else ledger.healths()
     spending = _Spending(place, ledger, now)
     ceilings = inherited_ceilings(lineage, place.environ)

@@ -47,7 +47,7 @@ def test_a_peer_of_a_project_that_is_not_trusted_is_an_error_that_says_so(place:
     (place.cwd / "dragoman.toml").write_text(
         '[peers.tool]\ntitle = "Tool"\n[[peers.tool.launch]]\ncommand = ["tool"]\n'
     )
-    with pytest.raises(ConfigInvalid, match="is not trusted.*`dragoman config trust`"):
+    with pytest.raises(UnknownPeer, match="is not trusted.*`dragoman config trust`"):
         planned(peer="tool", command=None)
 
 
