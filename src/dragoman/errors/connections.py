@@ -323,12 +323,13 @@ class ProtocolMismatch(DragomanError):
 
     `dialect` names what the other side speaks instead, where its answer shows it, and `version` the
     version of the same protocol that it speaks. `remedy` says which side has to change, where that
-    is known.
+    is known. `hint` is what the caller can do where it is not about versions.
     """
 
     error_class = "protocol_mismatch"
     blame = "peer"
     remedy: str = ""
+    hint: str = ""
 
     def __init__(
         self,
@@ -337,11 +338,13 @@ class ProtocolMismatch(DragomanError):
         dialect: str | None = None,
         version: str | None = None,
         remedy: str = "",
+        hint: str = "",
     ) -> None:
         super().__init__(message)
         self.dialect = dialect
         self.version = version
         self.remedy = remedy
+        self.hint = hint
 
 
 class AdapterFailed(DragomanError):

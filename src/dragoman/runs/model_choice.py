@@ -92,7 +92,7 @@ def model_in_use(view: View) -> str | None:
 def require_mode(view: View, wanted: str, *, peer: str) -> None:
     """Raise `ProtocolMismatch` if a peer says that its session is in another mode."""
     if view.mode is not None and view.mode != wanted:
-        raise ProtocolMismatch(f"{peer} was asked for the mode {wanted!r} and took {view.mode!r}")
+        raise _not_taken(peer, "mode", wanted, view.mode)
 
 
 async def choose_model(
@@ -141,4 +141,11 @@ async def use_model(conversation: Conversation, view: View, wanted: str, *, peer
         )
     taken = model_in_use(view)
     if taken != wanted:
-        raise ProtocolMismatch(f"{peer} was asked for the model {wanted!r} and took {taken!r}")
+        raise _not_taken(peer, "model", wanted, taken)
+
+
+def _not_taken(peer: str, what: str, wanted: str, taken: str | None) -> ProtocolMismatch:
+    return ProtocolMismatch(
+        f"{peer} was asked for the {what} {wanted!r} and took {taken!r}",
+        hint=f"choose another {what}, or leave it out: then {peer} decides",
+    )
