@@ -108,6 +108,13 @@ def test_an_error_keeps_its_code_its_kind_and_whether_to_try_again(warm: Cli) ->
         assert (done.code, told(done)["error"]) == (8, None)
 
 
+def test_a_session_that_was_begun_for_an_unknown_model_is_closed_once(warm: Cli) -> None:
+    done = warm("run", "hello", "-m", "nosuch", "--format", "json", "--", *warm.agent)
+    assert done.code == 2, done
+    closed = [line for line in lines(done) if line.get("native") == "session/close"]
+    assert [line["failure"] for line in closed] == [None]
+
+
 def test_progress_of_a_turn_is_text_as_it_comes(warm: Cli) -> None:
     for done in both(warm, "run", describe(warm, "threads"), "progress", "--format", "json"):
         pieces = [line["text"] for line in lines(done) if line["type"] == "MessageDelta"]

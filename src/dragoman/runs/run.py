@@ -132,6 +132,7 @@ class Run:
         self._prompts = 0
         self._notes = BrokerNotes(self._listener.notice)
         self._brief: Brief | None = None
+        self._discarded: Conversation | None = None
         self._used = False
         """Whether a prompt was sent in the session."""
 
@@ -310,7 +311,7 @@ class Run:
         )
         self._notes.opened = self._added_by(self.opened.conversation)
         if not request.keep_open:
-            stack.push_async_callback(leave, self.opened.conversation, timeout=LEAVE_TIMEOUT)
+            stack.push_async_callback(self._leave, self.opened.conversation)
         try:
             if mode is not None:
                 model_choice.require_mode(self.seen.view, mode, peer=request.peer)
@@ -347,7 +348,14 @@ class Run:
         """Leave nothing of a session that was begun and not prompted in."""
         if self._keeper is not None and self.opened.context != RESTORED:
             await self._keeper.end_session()
+        if self.opened.context != RESTORED:
+            self._discarded = self.opened.conversation
         await discard(self.opened, paths=self.request.paths)
+
+    async def _leave(self, conversation: Conversation) -> None:
+        """Close a session that is not kept open, unless it was closed when it was discarded."""
+        if conversation is not self._discarded:
+            await leave(conversation, timeout=LEAVE_TIMEOUT)
 
     def _connected(self, way: LaunchSpec) -> AbstractAsyncContextManager[Peer]:
         request = self.request
