@@ -108,6 +108,15 @@ def test_an_error_keeps_its_code_its_kind_and_whether_to_try_again(warm: Cli) ->
         assert (done.code, told(done)["error"]) == (8, None)
 
 
+@pytest.mark.parametrize("words", [(), ("--cold",)], ids=["warm", "cold"])
+def test_a_login_that_is_missing_is_not_the_fault_of_the_agent(
+    words: tuple[str, ...], warm: Cli
+) -> None:
+    done = warm("run", "login", *words, "--", *warm.agent)
+    assert done.code == 6, done
+    assert "whose fault: the way it was called" in done.err
+
+
 def test_a_session_that_was_begun_for_an_unknown_model_is_closed_once(warm: Cli) -> None:
     done = warm("run", "hello", "-m", "nosuch", "--format", "json", "--", *warm.agent)
     assert done.code == 2, done

@@ -265,6 +265,9 @@ def whose(error: DragomanError) -> str:
     """Who has to change something."""
     if isinstance(error, ProtocolMismatch) and error.remedy:
         return "nobody's: the two speak different versions of the protocol"
+    if isinstance(error, AuthRequired):
+        # However the agent asks for a login, it is the user who logs in.
+        return ENDS["auth_required"][1]
     if (end := _end_of(error)) is not None:
         return end[1]
     if isinstance(error, AdapterFailed):
