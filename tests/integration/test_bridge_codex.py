@@ -16,7 +16,7 @@ from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.peer import AcpPeer, open_peer
 from dragoman.client.codex import CodexPeer
 from dragoman.client.permissions import Decision, Permit, Question, approve_all, deny_all
-from dragoman.errors import RemoteError, Unsupported
+from dragoman.errors import Unsupported
 from dragoman.events import model
 from dragoman.events.fold import fold
 from dragoman.events.parts import Text
@@ -165,8 +165,8 @@ async def test_an_error_of_codex_is_an_error_and_not_an_empty_answer(tmp_path: P
     async with codex("errors", tmp_path) as peer, peer.session() as session:
         for prompt in ("HTTP:400", "HTTP:500"):
             result = await session.ask(prompt)
-            assert isinstance(result.error, RemoteError)
-            assert result.error.message
+            assert result.outcome is Outcome.FAILED
+            assert result.failure is not None and result.failure.message
         assert not (await session.ask("HTTP:401")).ok
         assert (await session.ask("again")).ok
 

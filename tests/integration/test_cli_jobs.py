@@ -210,8 +210,9 @@ def test_a_closed_terminal_does_not_stop_the_turn(warm: Cli) -> None:
 
 def test_a_killed_command_leaves_a_job_that_crashed_with_what_was_stored(cli: Cli) -> None:
     with cli.terminal("run", "talk", "-s", "talk", "--", *cli.agent) as terminal:
-        job = JOB.search(terminal.expect("line 5000\r\n"))
+        job = JOB.search(terminal.expect("line 40000\r\n"))
         assert job is not None
+        # What came in the last tenth of a second may be lost.
         os.kill(terminal.pid, signal.SIGKILL)
         terminal.wait()
     told = job_of(cli, job[0])
@@ -227,7 +228,8 @@ def test_a_cold_job_is_cancelled_by_its_id(cli: Cli) -> None:
         until(cli, job[0], "running")
         assert cli("jobs", "cancel", job[0]).code == 0
         terminal.expect("[ended] cancelled")
-        assert terminal.wait() == 130
+        # As with a broker: it was not interrupted from here.
+        assert terminal.wait() == 1
     told = job_of(cli, job[0])
     assert (told["outcome"], told["text"]) == ("cancelled", "waiting")
 

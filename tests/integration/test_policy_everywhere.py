@@ -66,7 +66,7 @@ def test_rules_count_for_an_agent_of_our_own(tmp_path: Path) -> None:
     agent = prepared(cli)
     done = cli("run", PROMPT, "--approve-reads", *agent)
     was_kept(cli, done)
-    assert "3 permissions denied" in done.out
+    assert "3 permissions denied" in done.err
 
 
 def test_a_rule_goes_before_the_flag_for_what_is_written_without_a_question(

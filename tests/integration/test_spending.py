@@ -54,7 +54,7 @@ def test_the_ledger_and_the_statistics_have_it(cli: Cli) -> None:
 
 def test_a_session_that_goes_on_is_not_paid_twice(cli: Cli) -> None:
     first = cli.child("chat", "mine", stdin="spend\nspend\n")
-    assert first.out.count("0.2500 USD") == 2, first
+    assert first.err.count("0.2500 USD") == 2, first
 
 
 def test_the_job_of_a_broker_has_the_cost_of_its_own_turn(cli: Cli) -> None:

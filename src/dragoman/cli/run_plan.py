@@ -220,7 +220,10 @@ def plan_of(options: RunOptions) -> RunPlan:
         mcp_servers=servers,
         dialect=_dialect(options.dialect),
         any_version=options.any_version,
-        terminals=way.descriptor is None and _may_run_commands(policy, settings.policy),
+        # A kept agent is offered them or not for good, whatever the policy of the next prompt is.
+        terminals=way.descriptor is None
+        and not _warm(options, settings)
+        and _may_run_commands(policy, settings.policy),
         env=_env(options.env, own.env),
         metadata=_metadata(options.meta),
         max_line_size=settings.max_line_size,
