@@ -538,7 +538,7 @@ async def test_two_tool_calls_that_begin_one_session_name_get_one_session(
     assert [json.loads(line)["name"] for line in listed] == ["talk"]
 
 
-# -- a broker that is stopped by a signal, at every stage of `run`
+# -- a broker that is stopped by a signal, at every stage
 
 
 @contextmanager
@@ -575,6 +575,39 @@ async def test_run_replaces_a_broker_that_was_stopped_before(
     await prompted(warm, 2)
     (second,) = await asyncio.to_thread(brokers, warm)
     assert first["pid"] != second["pid"]
+
+
+@pytest.mark.parametrize("surface", ["delegate", "mcp", "acp"])
+@aio
+async def test_a_call_replaces_a_broker_that_was_stopped_before(surface: str, warm: Cli) -> None:
+    async def nothing() -> None: ...
+
+    good = ("ok", "end_turn")
+    assert (await SURFACES[surface](warm, nothing))["outcome"] in good
+    (first,) = await asyncio.to_thread(brokers, warm)
+    with stopped_broker(warm) as stop:
+        await stop()
+        assert (await SURFACES[surface](warm, nothing))["outcome"] in good
+    (second,) = await asyncio.to_thread(brokers, warm)
+    assert first["pid"] != second["pid"]
+
+
+@aio
+async def test_a_delegation_tries_again_when_its_broker_is_stopped_while_the_session_opens(
+    warm: Cli,
+) -> None:
+    answers(warm, "mute-session")
+    words = ("delegate", "review", "x", "--no-fallback", "--format", "json")
+    process = await started(warm, *words)
+    with stopped_broker(warm) as stop:
+        await until(lambda: read_lines(warm.home / "alpha.openings") != [])
+        answers(warm, "")
+        await stop()
+        async with asyncio.timeout(STOPPED_TIMEOUT):
+            out, err = await process.communicate()
+    done = json.loads(out.splitlines()[-1])
+    assert (done["type"], done["ok"]) == ("Delegation", True), err
+    assert len(read_lines(warm.home / "alpha.prompts")) == 1
 
 
 @pytest.mark.parametrize("words", [(), ("--no-wait",)], ids=["wait", "no-wait"])
