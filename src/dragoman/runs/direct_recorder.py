@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from dragoman.runs.sessions import OpenedSession
     from dragoman.store import Store, StoreWriter
 
+SAVE_SIZE: Final = 256 * 1024
+"""Bytes of lines that wait at most for the next beat. A fast agent says 20 MB until then."""
+
 MAX_EARLY: Final = 256
 """Events that are kept until there is a prompt: what an agent says when its session opens."""
 
@@ -92,6 +95,8 @@ class DirectRecorder:
         self._job: JobRecord | None = None
         self._answer: JobAnswer | None = None
         """What is said in the job."""
+        self._size = 0
+        """Bytes of the lines that wait to be handed over."""
         self._in_turn = False
         """Whether what the peer says belongs to the job."""
 
@@ -236,7 +241,11 @@ class DirectRecorder:
         if lines:
             self._lines += lines
             self._next_event += len(lines)
-            recorder.mark()
+            self._size += sum(map(len, lines))
+            if self._size < SAVE_SIZE:
+                recorder.mark()
+            else:
+                self._save()
         match event:
             case model.SessionChanged(title=title) if title is not UNSET:
                 recorder.settings(key, title=title)
@@ -273,7 +282,7 @@ class DirectRecorder:
         """Hand over the lines that wait, at the `end` of a turn all that was held back."""
         if self._recorder is None or self._record is None or not (self._lines or end):
             return
-        lines, self._lines = self._lines, []
+        lines, self._lines, self._size = self._lines, [], 0
         first = self._next_event - len(lines)
         answer = self._answer if self._in_turn else None
         self._recorder.add(self._record.key, first, lines, answer, end=end)

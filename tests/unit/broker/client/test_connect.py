@@ -281,7 +281,7 @@ async def test_a_peer_behind_a_broker_is_a_peer(
         assert peer.info.name == "behind"
         assert client.options.missing_file_is_empty
         # The broker, which knows why, is given the time to say it.
-        assert (client.budgets.request, client.budgets.initialize) == (7.0, 9.0)
+        assert (client.budgets.request, client.budgets.initialize) == (7.0, 3.0)
         # It serves others, too, who may have more time.
         usual = Budgets()
         assert brokers.specs[0].budgets.request == usual.request
