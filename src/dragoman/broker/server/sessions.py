@@ -46,6 +46,11 @@ log: Final = logging.getLogger("dragoman.broker")
 
 NO_SERVERS: Final = Raw(b"[]")
 
+LEAVE_LOOKS: Final = 20
+LEAVE_INTERVAL: Final = 0.02
+"""How often, and after how many seconds each, it is looked whether a caller that has a session open
+has ended: a command that ended before the next one began has closed its connection by then."""
+
 MAX_SESSIONS: Final = 256
 """Sessions that are open before one that nobody has is closed for the next."""
 
@@ -231,7 +236,7 @@ class Sessions:
         named = session.name or session.key
         if self._broker.is_used(session):
             raise TurnInProgress(f"a turn of the session {named} runs or waits in another broker")
-        if any(each is not caller and reader.opened for each, reader in session.readers.items()):
+        if not await self._left_by_others(session, caller):
             raise TurnInProgress(f"the session {named} is open in another shell, on other terms")
         if self._keeping.trouble:
             raise TurnInProgress(
@@ -244,6 +249,17 @@ class Sessions:
             far.outdated.add(session.id)
         await self._let_go(session)
         return {"released": True, "closed": closes}
+
+    async def _left_by_others(self, session: LiveSession, caller: Caller) -> bool:
+        """Whether no other caller has the session open, or all that had have just ended."""
+        for _ in range(LEAVE_LOOKS):
+            if not any(
+                each is not caller and reader.opened for each, reader in session.readers.items()
+            ):
+                return True
+            # The end of its connection may be read after the request of the one that came next.
+            await asyncio.sleep(LEAVE_INTERVAL)
+        return False
 
     async def _make_room(self) -> None:
         """Callers that die leave their sessions open. The oldest of too many are let go, and can

@@ -200,8 +200,8 @@ def require_version(answer: Initialized, ours: str) -> None:
         if version != ours:
             raise ProtocolMismatch(
                 f"the agent speaks version {version!r}, and this client {ours!r}",
-                version=str(version),
-                remedy=base.OTHER_VERSION,
+                version=str(version) or None,
+                remedy=base.OTHER_VERSION if version else "",
             )
 
 
