@@ -168,12 +168,14 @@ async def test_of_two_brokers_that_race_for_a_name_one_gives_way(place: Place) -
 
 
 SLOW = f"""
-import os, sys, time
+import os, select, sys, time
+select.select([0], [], [])
+open(sys.argv[1] + ".given", "w").close()
 while not os.path.exists(sys.argv[1]):
     time.sleep(0.005)
 os.execv(sys.executable, [sys.executable, {PROGRAM[1]!r}])
 """
-"""A broker that does not begin before there is a file."""
+"""A broker that says when it was given its spec and does not begin before there is a file."""
 
 
 @aio
@@ -188,7 +190,8 @@ async def test_a_broker_whose_starter_was_killed_is_there_for_the_next_caller(
         env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
     endpoint = place.endpoint(spec)
-    await until(lambda: endpoint.log.exists() and is_held(endpoint.starting))
+    given = Path(f"{gate}.given")
+    await until(lambda: given.exists() and is_held(endpoint.starting))
     [program] = await asyncio.to_thread(processes_with, str(gate), starter.pid)
     os.kill(starter.pid, signal.SIGKILL)
     await starter.wait_exited()
