@@ -33,11 +33,12 @@ soak: $(READY)  ## run the property tests and the fuzzing for a night
 
 # import-linter keeps what it read of a file until that file changes, but what an import leads to
 # changes with other files too: hence no cache.
-check: $(READY)  ## formatting, lint, types, and who may import whom
+check: $(READY)  ## formatting, lint, types, import contracts, plain English
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run make fmt"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo --no-cache
+	@$(BIN)/python scripts/check_english.py
 
 # Real agent programs and the TypeScript SDK, from npm, in a cache outside the checkout.
 test-peers: $(READY)  ## run the tests against real agent programs; needs npm

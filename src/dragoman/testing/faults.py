@@ -114,7 +114,7 @@ class FaultyStream(Stream):
 
     def start(self, receiver: Receiver) -> None:
         if self._receiver is not None:
-            raise UsageError("the stream was started already")
+            raise UsageError("the stream has already been started")
         self._receiver = receiver
         if self._failure is not None and not self._ended:
             self._ended = True

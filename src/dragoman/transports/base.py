@@ -1,12 +1,12 @@
-"""The shape of every byte stream, and what it promises.
+"""The interface of every byte stream, and its guarantees.
 
-It owns the interface between whatever carries bytes and whoever understands them. It does not
-know what a message is: only that what is written is whole lines, each ended by a newline, because
-one carrier (WebSocket) has to turn lines into frames. The understanding is in `dragoman.rpc`.
+A stream carries bytes; it does not know what a message is. It only relies on writes being whole
+lines, each ended by a newline, because one transport (WebSocket) has to turn lines into frames.
+Messages are decoded in `dragoman.rpc`.
 
-A stream fails in exactly three ways, and says so once, after the last byte it delivered:
-closed by us (`ConnectionClosed`), ended by them (`ConnectionEnded`, or `ProcessExited` where it is
-known to be a death), broken by the world (`ConnectionBroken`).
+A stream fails in exactly three ways and reports the failure once, after the last byte it delivered:
+closed by us (`ConnectionClosed`), ended by the other side (`ConnectionEnded`, or `ProcessExited` if
+the process died), or broken by an I/O error (`ConnectionBroken`).
 """
 
 from __future__ import annotations
@@ -18,46 +18,48 @@ from typing import Protocol
 from dragoman.errors import ConnectionClosed, ConnectionLost, UsageError
 
 READ_SIZE = 64 * 1024
-"""How much is read at once. Above malloc's mmap threshold (128 KiB) every small read maps and
-unmaps its buffer, which doubles the latency of sequential calls."""
+"""Size of one read. Above malloc's mmap threshold (128 KiB) every small read maps and unmaps its
+buffer, which doubles the latency of sequential calls."""
 
 HIGH_WATER_SIZE = 256 * 1024
-"""Bytes accepted but not yet taken by the operating system above which `drain` waits."""
+"""`drain` waits while more bytes than this are written but not yet accepted by the operating
+system."""
 
 FLUSH_TIMEOUT = 2.0
-"""How long a close may take to send what was written. A reader that is alive takes a full buffer
-in milliseconds; one that is stuck must not hold up our exit."""
+"""How long `aclose` may take to flush pending writes. A live reader drains a full buffer in
+milliseconds; a stuck one must not hold up our exit."""
 
 
 class Receiver(Protocol):
-    """Who is told about a stream. Both methods are called by the event loop and must not block."""
+    """Callbacks of a stream. Both are called by the event loop and must not block."""
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes arrived, in any cut; never empty."""
+        """Bytes arrived, split at any point; never empty."""
 
     def stream_ended(self, failure: ConnectionLost) -> None:
-        """Nothing will arrive any more. Called exactly once, after the last `data_received`."""
+        """Nothing more will arrive. Called exactly once, after the last `data_received`."""
 
 
 class Stream(abc.ABC):
-    """One open byte stream in both directions.
+    """One open bidirectional byte stream.
 
-    It is made open and silent: nothing is delivered before `start`. All methods are to be called
-    from the thread of the event loop.
+    A new stream is open but delivers nothing until `start`. Call all methods from the event loop's
+    thread.
     """
 
     @property
     def carrier(self) -> Stream:
-        """The stream that carries the bytes; another one if this only changes them on the way."""
+        """The stream that carries the bytes. A wrapper that only transforms them returns the inner
+        one."""
         return self
 
     @abc.abstractmethod
     def start(self, receiver: Receiver) -> None:
-        """Begin delivery. Once only."""
+        """Start delivery. Call once."""
 
     @abc.abstractmethod
     def write(self, data: bytes) -> None:
-        """Take whole lines for sending. Never blocks and never sends in part only to forget.
+        """Queue whole lines for sending. Never blocks, and never drops part of a line.
 
         Raises the stream's failure (a `ConnectionLost`) if the stream is over.
         """
@@ -65,36 +67,36 @@ class Stream(abc.ABC):
     @property
     @abc.abstractmethod
     def unsent_size(self) -> int:
-        """Bytes taken by `write` that the operating system has not taken yet."""
+        """Bytes passed to `write` that the operating system has not accepted yet."""
 
     @abc.abstractmethod
     async def drain(self) -> None:
         """Wait until `unsent_size` is at most `HIGH_WATER_SIZE`. Raises the stream's failure.
 
-        It is so when this returns, also for each of many that waited: what the first of them
-        writes then makes the next one wait again.
+        The condition holds when this returns, for each of several waiters: if the first one writes
+        again, the next one keeps waiting.
         """
 
     @abc.abstractmethod
     def pause_reading(self) -> None:
-        """Stop delivery (back-pressure). What was already read may still arrive once. Idempotent;
-        without effect on an ended stream."""
+        """Pause delivery (back-pressure). Data already read may still be delivered once.
+        Idempotent; no effect on an ended stream."""
 
     @abc.abstractmethod
     def resume_reading(self) -> None:
-        """Undo `pause_reading`. Idempotent; without effect on an ended stream."""
+        """Undo `pause_reading`. Idempotent; no effect on an ended stream."""
 
     @abc.abstractmethod
     async def aclose(self) -> None:
-        """Give up everything the stream holds, in bounded time, even if cancelled meanwhile.
+        """Release all resources in bounded time, even if cancelled.
 
-        Idempotent, and safe to call at once from several tasks. What was taken by `write` is sent
-        as far as that is possible within the bound. Afterwards `stream_ended` has been called.
+        Idempotent, and safe to call from several tasks at once. Pending writes are flushed if that
+        is possible within the bound. `stream_ended` has been called when this returns.
         """
 
 
 class OwnStream(Stream):
-    """What the streams here share: one receiver, and one failure that it is told."""
+    """Base of the streams here: one receiver, and one failure reported to it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -102,9 +104,10 @@ class OwnStream(Stream):
         self._failure: ConnectionLost | None = None
 
     def _take(self, receiver: Receiver) -> bool:
-        """Take the receiver, once. False if the stream is over; the receiver is told soon."""
+        """Set the receiver, once. False if the stream is already over; the receiver is notified
+        soon."""
         if self._receiver is not None:
-            raise UsageError("the stream was started already")
+            raise UsageError("the stream has already been started")
         self._receiver = receiver
         if self._failure is not None:
             self._loop.call_soon(receiver.stream_ended, self._failure)
@@ -112,12 +115,13 @@ class OwnStream(Stream):
 
 
 class EventedStream(OwnStream):
-    """A stream over something that tells when there is room to write, and when it is over."""
+    """A stream over a transport that reports when it is writable and when it is over."""
 
     def __init__(self) -> None:
         super().__init__()
         self._end: ConnectionLost | None = None
-        """Why nothing arrives any more; the failure once the receiver has everything before it."""
+        """Why nothing arrives any more. Becomes the failure once the receiver has all data before
+        it."""
         self._closing = False
         self._room = asyncio.Event()
         self._room.set()
@@ -131,7 +135,7 @@ class EventedStream(OwnStream):
 
     async def drain(self) -> None:
         self._refuse()
-        # Again after each wait: others that waited may have written meanwhile.
+        # Check again after each wait: other waiters may have written in between.
         while not self._room.is_set():
             await self._room.wait()
             self._refuse()

@@ -1,11 +1,10 @@
-"""Two pipes as one stream: what standard input and output and Unix sockets have in common.
+"""Two pipes as one stream: the common part of stdio and Unix sockets.
 
-It owns the life of the pair: who is told what when one direction ends or breaks before the other,
-and a close that sends what it can and lets go of both in bounded time. How bytes get through a
-descriptor is known to `pipes`; where the descriptors come from, to `stdio` and `sockets`.
-
-A child process has a life of its own besides its pipes, so `process.stream` does not use this.
-Their end of the input is the end of the stream, unless somebody asks to go on answering.
+Owns the lifetime of the pair: what is reported when one direction ends or breaks before the other,
+and a bounded close that flushes what it can and releases both. Reading and writing a descriptor is
+in `pipes`; opening the descriptors in `stdio` and `sockets`. A child process has a lifetime apart
+from its pipes, so `process.stream` does not use this. End of input ends the stream unless
+`on_input_end` is set.
 """
 
 from __future__ import annotations
@@ -24,18 +23,19 @@ from dragoman.transports.base import FLUSH_TIMEOUT, OwnStream, Receiver
 from dragoman.transports.pipes import open_read_pipe, open_write_pipe
 
 BROKEN_TIMEOUT = 1.0
-"""After a failed write: how long we go on reading. The other side's last words are usually in the
-buffer already, and its end follows them; one that only refuses our bytes is not worth keeping."""
+"""How long we keep reading after a failed write. The last output of the other side is usually in
+the buffer already, followed by its end; a peer that only refuses our bytes is not worth keeping."""
 
 LAST_WORDS_SIZE = 1024 * 1024
-"""How much of what already waits to be read is delivered then: the largest buffer of a pipe."""
+"""How much buffered input is delivered then: the largest buffer of a pipe."""
 
 _GONE = frozenset({errno.ECONNRESET, errno.EPIPE})
-"""A read error that is their end: a Unix socket says so if they closed it with bytes unread."""
+"""A read error that means end of stream: a Unix socket reports it if the other side closed with
+unread bytes."""
 
 
 class DuplexStream(OwnStream):
-    """A stream that reads one descriptor and writes another. It owns both."""
+    """A stream that reads one descriptor and writes another. Owns both."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class DuplexStream(OwnStream):
         )
         self._writer = open_write_pipe(write_fd, self._writing_broke, threaded=threaded_write)
         self.on_input_end: Callable[[], None] | None = None
-        """If set before the start, the end of the input is told to it, and the stream ends only
-        when it is closed or nobody reads what we write: some write everything that they want to
-        know, close their output and then read the answers."""
+        """If set before `start`, called at the end of the input. The stream then ends only when it
+        is closed or its output has no reader: some clients write all requests, close their output
+        and then read the responses."""
         self._paused = False
         self._closing = False
         self._released: asyncio.Future[None] = self._loop.create_future()
@@ -77,8 +77,8 @@ class DuplexStream(OwnStream):
 
     async def drain(self) -> None:
         if self._failure is None:
-            # The writer wakes us when there is room or when writing fails. Their end is neither,
-            # so it ends the wait by moving its deadline.
+            # The writer wakes us when it is writable or fails. End of stream is neither, so it ends
+            # the wait by moving its deadline.
             try:
                 async with asyncio.timeout(None) as scope:
                     self._drains.add(scope)
@@ -101,12 +101,12 @@ class DuplexStream(OwnStream):
 
     async def aclose(self) -> None:
         if self._closing:
-            # Whoever came first closes, and does so even if cancelled: this wait is bounded.
+            # The first caller closes, even if cancelled: this wait is bounded.
             await asyncio.shield(self._released)
             return
         self._closing = True
-        # While the rest is sent, what arrives is taken and dropped: the other side might read
-        # only after it has got rid of its own bytes.
+        # While the rest is sent, input is read and dropped: the other side might only read after it
+        # has written everything.
         self._reader.on_data = _discard
         if self._receiver is None and self._writer.unsent_size:
             self._reader.start()
@@ -114,7 +114,7 @@ class DuplexStream(OwnStream):
         try:
             await self._writer.aclose(FLUSH_TIMEOUT)
         finally:
-            # No await here, so that a second cancellation finds nothing to interrupt.
+            # No await here, so that a second cancellation has nothing to interrupt.
             try:
                 self._release()
             finally:
@@ -128,7 +128,7 @@ class DuplexStream(OwnStream):
             raise ConnectionClosed
 
     def _release(self) -> None:
-        """Let go of the descriptors. For subclasses that hold more."""
+        """Release the descriptors. Overridden by subclasses that hold more."""
         self._reader.close()
         self._writer.close()
         if self._broken_timer is not None:
@@ -138,7 +138,7 @@ class DuplexStream(OwnStream):
         if self._closing:
             return
         if error is None and self.on_input_end is not None:
-            # Without a read there is nothing else that would tell us that they have gone.
+            # Without a read, nothing else would report that the other side is gone.
             self._writer.watch()
             self.on_input_end()
         elif error is None or error.errno in _GONE:
@@ -155,14 +155,14 @@ class DuplexStream(OwnStream):
         if not self._waits():
             self._reader.deliver_available(LAST_WORDS_SIZE)
         if self._waits():
-            # What they said last may still be wanted.
+            # The receiver may still want the last output.
             self._writing_broke(error)
             return
         self._reader.close()
         self._end(ConnectionBroken(f"writing failed: {error.strerror}"))
 
     def _waits(self) -> bool:
-        """Whether what arrives has to wait for our side."""
+        """Whether input has to wait for our side."""
         return self._paused or self._receiver is None
 
     def _end(self, failure: ConnectionLost) -> None:
@@ -175,4 +175,4 @@ class DuplexStream(OwnStream):
 
 
 def _discard(data: bytes) -> None:
-    """For what arrives while nobody wants it any more."""
+    """Drop input that is no longer wanted."""

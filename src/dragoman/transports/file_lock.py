@@ -1,7 +1,7 @@
-"""Advisory locks on open files: `flock`, and on Windows one locked byte far behind the content.
+"""Advisory locks on open files: `flock`, and on Windows one locked byte far beyond the content.
 
-The lock belongs to the open file, so the end of the process releases it. What is locked, and how
-long to wait for it, is up to the callers; `broker.lock` has locks that are files of their own.
+The lock belongs to the open file, so the end of the process releases it. Callers decide what to
+lock and how long to wait; `broker.lock` has locks that are files of their own.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import time
 from typing import Final
 
 LOCKED_BYTE: Final = 1 << 30
-"""Which byte is locked on Windows, where a locked byte cannot be read."""
+"""Offset of the byte that is locked on Windows, where a locked byte cannot be read."""
 
 RETRY_INTERVAL: Final = 0.01
-"""Seconds between two tries: no system offers to wait for a lock with a limit."""
+"""Seconds between two attempts: no system can wait for a lock with a timeout."""
 
 
 def take_lock(fd: int, *, shared: bool = False) -> bool:
     """Lock an open file without waiting. False if another open file holds the lock.
 
-    Two that take it `shared` do not hinder each other (not on Windows). Raises `OSError` if the
-    file system has no locks.
+    `shared` locks do not exclude each other (except on Windows). Raises `OSError` if the file
+    system does not support locks.
     """
     if sys.platform == "win32":
         import msvcrt
@@ -43,7 +43,7 @@ def take_lock(fd: int, *, shared: bool = False) -> bool:
 
 
 def wait_for_lock(fd: int, *, timeout: float) -> bool:
-    """Lock an open file, and block for at most `timeout` seconds. False: it is held for longer."""
+    """Lock an open file, blocking for at most `timeout` seconds. False if still locked then."""
     give_up_at = time.monotonic() + timeout
     while not take_lock(fd):
         if time.monotonic() >= give_up_at:

@@ -1,9 +1,9 @@
-"""Accept connections: the owner of accepted streams, and the listener of a Unix socket.
+"""Accept connections: the owner of accepted streams, and the Unix socket listener.
 
-A `Listener` owns one task per connection, from the moment a carrier hands over a stream until its
-handler has returned and the stream is closed, and it ends them all when it is closed itself.
-`UnixListener` owns the socket file: who may use it, when an old one is replaced, when ours is
-removed. On Windows `listen_unix` hands over to `named_pipes`; `websocket` has its own listener.
+A `Listener` owns one task per connection, from accepting the stream until its handler has returned
+and the stream is closed, and ends them all when it is closed. `UnixListener` owns the socket file:
+its permissions, replacing a stale one, removing ours. On Windows `listen_unix` uses `named_pipes`;
+`websocket` has its own listener.
 """
 
 from __future__ import annotations
@@ -27,31 +27,32 @@ from dragoman.transports.file_lock import take_lock
 from dragoman.transports.sockets import UnixStream, checked_path, peer_credentials
 
 OnStream = Callable[[Stream], Awaitable[None]]
-"""What is run for each accepted stream. The stream is closed when it returns."""
+"""Handler of an accepted stream. The stream is closed when it returns."""
 
 ACCEPT_RETRY_INTERVAL = 0.5
-"""After running out of descriptors or memory: accepting again at once would only spin."""
+"""Delay after running out of descriptors or memory: accepting again at once would only spin."""
 
 ACCEPTS_PER_CALLBACK = 32
-"""Connections taken before the event loop gets its turn."""
+"""Connections accepted before the event loop gets its turn."""
 
 BACKLOG = 128
-"""Connections that may wait to be accepted."""
+"""Length of the accept queue."""
 
 LOCK_TIMEOUT = 2.0
-"""How long to wait for other processes that open a socket in the same folder. Each holds the lock
-for microseconds."""
+"""How long to wait for other processes that open a socket in the same directory. Each holds the
+lock for microseconds."""
 
 LOCK_RETRY_INTERVAL = 0.01
-"""Between tries for that lock: waiting for it in the kernel would block the event loop."""
+"""Interval between attempts for that lock: waiting for it in the kernel would block the event loop.
+"""
 
 HANDLER_TIMEOUT = 5.0
-"""How long a close waits for cancelled handlers. Closing a stream takes at most about two seconds;
-a handler that needs more than twice that has refused to be cancelled."""
+"""How long `aclose` waits for cancelled handlers. Closing a stream takes about two seconds at most;
+a handler that takes more than twice that ignores its cancellation."""
 
 
 class Listener(abc.ABC):
-    """Accepts connections until it is closed. Best used with `async with`."""
+    """Accepts connections until it is closed. Use it with `async with`."""
 
     def __init__(self, on_stream: OnStream) -> None:
         self._on_stream = on_stream
@@ -64,14 +65,14 @@ class Listener(abc.ABC):
     @property
     @abc.abstractmethod
     def address(self) -> str:
-        """Where it listens, in the form that the matching connect function takes."""
+        """The address it listens on, as the matching connect function takes it."""
 
     @abc.abstractmethod
     def _stop_accepting(self) -> None:
-        """Let go of the address at once. Called once only."""
+        """Release the address at once. Called once only."""
 
     def stop_accepting(self) -> None:
-        """Let go of the address at once; who is connected stays until `aclose`. Idempotent."""
+        """Release the address at once; open connections stay until `aclose`. Idempotent."""
         if self._accepting:
             self._accepting = False
             self._stop_accepting()
@@ -79,7 +80,7 @@ class Listener(abc.ABC):
     async def aclose(self) -> None:
         """Stop accepting, cancel every handler and wait until their streams are closed.
 
-        Idempotent, and safe to call at once from several tasks. If the caller is cancelled, the
+        Idempotent, and safe to call from several tasks at once. If the caller is cancelled, the
         handlers still end: they were cancelled before the first wait.
         """
         if not self._closed:
@@ -89,7 +90,7 @@ class Listener(abc.ABC):
             finally:
                 for task in self._tasks:
                     task.cancel()
-        # A handler that closes its own listener does not wait for itself.
+        # A handler that closes its own listener must not wait for itself.
         current = asyncio.current_task()
         try:
             async with asyncio.timeout(HANDLER_TIMEOUT):
@@ -111,13 +112,13 @@ class Listener(abc.ABC):
         await self.aclose()
 
     def _accepted(self, stream: Stream) -> None:
-        """Run the handler for a new stream, as a task of ours."""
+        """Run the handler for a new stream in a task owned by this listener."""
         self._unbegun.add(stream)
         self._own(self._handle(stream)).add_done_callback(lambda task: self._handled(task, stream))
 
     def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        # The listener is the owner: it keeps the task, cancels it and waits for it. Transports
-        # are below the package that has the general owner of tasks (`rpc.tasks`).
+        # The listener owns the task: it keeps it, cancels it and waits for it. Transports sit below
+        # the package with the general task owner (`rpc.tasks`).
         task = asyncio.create_task(work, name=f"dragoman {self.address}")  # noqa: TID251
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -132,7 +133,7 @@ class Listener(abc.ABC):
 
     def _handled(self, task: asyncio.Task[None], stream: Stream) -> None:
         if stream in self._unbegun:
-            # A task that is cancelled before its first step never runs, not even its `finally`.
+            # A task cancelled before its first step never runs, not even its `finally`.
             self._unbegun.discard(stream)
             self._own(stream.aclose())
         elif not task.cancelled() and (error := task.exception()) is not None:
@@ -157,9 +158,9 @@ async def listen_unix(
 ) -> Listener:
     """Listen on a new socket file that only our user may open.
 
-    The folder must exist. A socket file that nobody listens on any more is replaced; one that
-    somebody does raises `AddressInUse`, and anything else at `path` is left alone and refused.
-    With `same_user_only`, connections of other users (which root can always make) are dropped.
+    The directory must exist. A stale socket file is replaced. Raises `AddressInUse` if another
+    process listens on it, and `UsageError` if `path` is anything but a socket. With
+    `same_user_only`, connections of other users (root can always connect) are dropped.
     """
     if sys.platform == "win32":
         from dragoman.transports.named_pipes import listen_named_pipe
@@ -174,7 +175,7 @@ async def listen_unix(
             try:
                 _bind(sock, address)
                 undo.callback(os.unlink, address)
-                # Nobody can connect before `listen`, so the mode is right before it matters.
+                # Connections are impossible before `listen`, so the mode is set in time.
                 os.chmod(address, 0o600)
                 sock.listen(backlog)
                 listener = UnixListener(sock, address, on_stream, same_user_only=same_user_only)
@@ -187,7 +188,7 @@ async def listen_unix(
 
 
 class UnixListener(Listener):
-    """Accepts on a bound and listening socket, which it owns together with its file."""
+    """Accepts connections on a listening socket. Owns the socket and its file."""
 
     def __init__(
         self, sock: socket.socket, address: str, on_stream: OnStream, *, same_user_only: bool
@@ -199,7 +200,7 @@ class UnixListener(Listener):
         self._identity = _identity(address)
         self._retry: asyncio.TimerHandle | None = None
         self.refused = 0
-        """Connections dropped because they came from another user."""
+        """Number of connections dropped because they came from another user."""
         self._loop.add_reader(sock, self._acceptable)
 
     @property
@@ -211,8 +212,8 @@ class UnixListener(Listener):
             self._retry.cancel()
         self._loop.remove_reader(self._sock)
         try:
-            # While our socket is open its inode cannot become another file's, so this is the time
-            # to compare: somebody may have put a socket of their own at the same path.
+            # While our socket is open its inode cannot be reused, so compare now: another process
+            # may have created a socket of its own at the same path.
             if _identity(self._address) == self._identity:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self._address)
@@ -259,7 +260,7 @@ def _bind(sock: socket.socket, address: str) -> None:
         if error.errno != errno.EADDRINUSE:
             raise
     if not stat.S_ISSOCK(os.lstat(address).st_mode):
-        raise UsageError(f"{address} exists and is no socket")
+        raise UsageError(f"{address} exists and is not a socket")
     with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as probe:
         probe.setblocking(False)
         try:
@@ -267,17 +268,17 @@ def _bind(sock: socket.socket, address: str) -> None:
         except ConnectionRefusedError:
             os.unlink(address)
         except BlockingIOError:
-            raise AddressInUse(f"somebody already listens on {address}") from None
+            raise AddressInUse(f"{address} is already in use") from None
         else:
-            raise AddressInUse(f"somebody already listens on {address}")
+            raise AddressInUse(f"{address} is already in use")
     sock.bind(address)
 
 
 async def _lock_folder(folder: Path) -> int:
-    """Lock a folder; closing the returned descriptor unlocks it.
+    """Lock a directory; closing the returned descriptor unlocks it.
 
-    Two processes that find the same dead socket would else both remove it, the second one
-    removing the living socket of the first. A lock on the folder itself leaves no file behind.
+    Otherwise two processes that find the same stale socket would both remove it, and the second
+    would remove the live socket of the first. A lock on the directory itself leaves no file behind.
     """
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -1,10 +1,8 @@
-"""Two streams back to back in one event loop, with nothing between them.
+"""A pair of connected in-memory streams in one event loop.
 
-It owns the pair: delivery in a later turn of the loop, order, back-pressure with a buffer of fixed
-size, and the three failures, as a real carrier has them. It is public: programs embed an agent
-with it, and tests need no process. It opens nothing and reads no clock.
-
-Faults are added from outside, by `dragoman.testing.faults`.
+Behaves like a real transport: delivery in a later iteration of the loop, order, back-pressure with
+a fixed buffer, and the three failures. Public: programs use it to embed an agent, and tests need no
+process. Opens nothing and reads no clock. `dragoman.testing.faults` adds faults from outside.
 """
 
 from __future__ import annotations
@@ -23,25 +21,25 @@ from dragoman.errors import (
 from dragoman.transports.base import HIGH_WATER_SIZE, READ_SIZE, OwnStream, Receiver
 
 BUFFER_SIZE = 64 * 1024
-"""What the pair holds in each direction before bytes count as unsent: the size of a pipe."""
+"""What the pair buffers in each direction before bytes count as unsent: the size of a pipe."""
 
 
 def memory_pair(*, buffer_size: int = BUFFER_SIZE) -> tuple[MemoryStream, MemoryStream]:
-    """Two open streams: what is written to one arrives at the other."""
+    """Two connected streams: what is written to one arrives at the other."""
     one, two = MemoryStream(buffer_size), MemoryStream(buffer_size)
     one._twin, two._twin = two, one
     return one, two
 
 
 def line_pair() -> tuple[LineStream, LineStream]:
-    """Two open streams that keep lines apart, for connections that need no bytes."""
+    """Two connected streams that keep lines apart, for connections that need no bytes."""
     one, two = LineStream(BUFFER_SIZE), LineStream(BUFFER_SIZE)
     one._twin, two._twin = two, one
     return one, two
 
 
 class MemoryStream(OwnStream):
-    """One end of a pair. Made by `memory_pair` only."""
+    """One end of a pair. Created by `memory_pair` only."""
 
     _twin: MemoryStream
 
@@ -52,7 +50,7 @@ class MemoryStream(OwnStream):
         self._arriving_size = 0
         self._paused = False
         self._scheduled = False
-        # The end waits behind the data that arrived before it; the failure is the end once told.
+        # The end queues behind data that arrived before it, and becomes the failure once reported.
         self._end: ConnectionLost | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
@@ -68,8 +66,8 @@ class MemoryStream(OwnStream):
         if refusal is not None:
             raise refusal
         twin = self._twin
-        # A twin that is gone takes nothing, but this side learns of it by its end, as with a
-        # socket: the operating system takes what the other side will never read.
+        # A closed twin accepts nothing, but this side learns of it by end of stream, as with a
+        # socket: the operating system accepts what the other side will never read.
         if size and twin._failure is None and twin._end is None:
             twin._arriving.append(data)
             twin._arriving_size += size
@@ -98,20 +96,20 @@ class MemoryStream(OwnStream):
         self.close()
 
     def close(self) -> None:
-        """What `aclose` does; there is nothing to wait for in memory."""
+        """Synchronous `aclose`; there is nothing to wait for in memory."""
         if self._failure is None:
             self._twin._expect(ConnectionEnded())
             self._finish(ConnectionClosed())
 
     def break_link(self, message: str = "the link was broken") -> None:
-        """Do what the world does to a cable: both ends fail, after what had arrived already."""
+        """Simulate a broken connection: both ends fail, after the data that had already arrived."""
         self._twin._expect(ConnectionBroken(message))
         self._expect(ConnectionBroken(message))
 
     def _refusal(self) -> ConnectionLost | None:
         if self._failure is not None:
             return self._failure.fresh()
-        # A broken link refuses at once; the end of the other side is learned in its turn.
+        # A broken link refuses at once; the end of the other side is reported in order.
         return self._end.fresh() if isinstance(self._end, ConnectionBroken) else None
 
     def _expect(self, end: ConnectionLost) -> None:
@@ -147,8 +145,8 @@ class MemoryStream(OwnStream):
         self._receiver.data_received(data)
 
     def _next(self) -> tuple[Any, int]:
-        # Small writes arrive together, as from a pipe, but one turn never delivers much more than
-        # one read would.
+        # Small writes arrive together, as from a pipe, but one iteration never delivers much more
+        # than one read would.
         data = self._arriving.popleft()
         if self._arriving and len(data) < READ_SIZE:
             parts, size = [data], len(data)
@@ -175,11 +173,11 @@ class MemoryStream(OwnStream):
 
 
 class LineStream(MemoryStream):
-    """One end of a pair of `line_pair`. What arrives is what was written, the very same list of
-    lines or of what stands for lines, and its receiver has to know that."""
+    """One end of a `line_pair`. The receiver gets the very objects that were written (a list of
+    lines, or of what represents lines) and must expect that."""
 
     def write_lines(self, lines: Sequence[Any], size: int) -> None:
-        """`write` for lines that have this size together."""
+        """`write` for lines with this total size."""
         self._send((lines, size), size)
 
     def write(self, data: bytes) -> None:

@@ -34,7 +34,7 @@ _IN_USE = frozenset({5, 231})
 
 
 class TransportStream(EventedStream):
-    """A stream over a transport of asyncio. It owns the transport."""
+    """A stream over an asyncio transport. Owns the transport."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,8 +76,8 @@ class TransportStream(EventedStream):
             self._closing = True
             self._held.clear()
             if self._transport is not None:
-                # Sends what is left, then closes; if that takes too long, it is cut short, and
-                # that needs nobody to wait for it.
+                # Flushes and then closes. If that takes too long it is aborted, which needs no
+                # wait.
                 self._transport.close()
                 timer = self._loop.call_later(FLUSH_TIMEOUT, self._transport.abort)
                 self._gone.add_done_callback(lambda _: timer.cancel())
@@ -89,7 +89,7 @@ class TransportStream(EventedStream):
     def _made(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         transport.set_write_buffer_limits(high=HIGH_WATER_SIZE, low=HIGH_WATER_SIZE)
-        # Open and silent: nothing is read before the start.
+        # Open but idle: nothing is read before `start`.
         transport.pause_reading()
 
     def _lost(self, error: Exception | None) -> None:
@@ -124,7 +124,7 @@ class TransportStream(EventedStream):
 
 
 class StreamProtocol(asyncio.Protocol):
-    """What asyncio tells about a transport, passed on to its stream."""
+    """The asyncio protocol: forwards callbacks of a transport to its stream."""
 
     def __init__(self, listener: NamedPipeListener | None = None) -> None:
         self.stream = TransportStream()
@@ -149,7 +149,7 @@ class StreamProtocol(asyncio.Protocol):
 
 
 async def connect_named_pipe(name: str, *, timeout: float) -> Stream:
-    """Connect to a pipe by its full name. Asyncio itself tries again while the pipe is busy."""
+    """Connect to a pipe by its full name. asyncio itself retries while the pipe is busy."""
     loop = _pipe_loop(name)
     try:
         async with asyncio.timeout(timeout):
@@ -163,14 +163,14 @@ async def connect_named_pipe(name: str, *, timeout: float) -> Stream:
 
 
 async def listen_named_pipe(name: str, on_stream: OnStream) -> Listener:
-    """Serve a pipe. Raises `AddressInUse` if somebody else serves it."""
+    """Serve a pipe. Raises `AddressInUse` if another process serves it."""
     loop = _pipe_loop(name)
     listener = NamedPipeListener(name, on_stream)
     try:
         [listener.server] = await loop.start_serving_pipe(lambda: StreamProtocol(listener), name)
     except OSError as error:
         if getattr(error, "winerror", None) in _IN_USE:
-            raise AddressInUse(f"somebody already listens on {name}") from error
+            raise AddressInUse(f"{name} is already in use") from error
         raise UsageError(f"cannot listen on {name}: {error.strerror}") from error
     return listener
 
@@ -194,10 +194,10 @@ class NamedPipeListener(Listener):
 
 
 def _pipe_loop(name: str) -> Any:
-    """The running loop, if it can do pipes: on Windows the default one can."""
+    """The running loop, if it supports pipes: on Windows the default one does."""
     if not name.startswith(PREFIX):
-        raise UsageError(f"{name!r} is no name of a pipe: it has to begin with {PREFIX}")
+        raise UsageError(f"{name!r} is not a pipe name: it must begin with {PREFIX}")
     loop = asyncio.get_running_loop()
     if not hasattr(loop, "create_pipe_connection"):
-        raise UsageError(f"this event loop has no named pipes (on {sys.platform})")
+        raise UsageError(f"this event loop does not support named pipes (on {sys.platform})")
     return loop

@@ -1,11 +1,10 @@
-"""Bytes through a file descriptor, without blocking the event loop.
+"""Non-blocking reads and writes on a file descriptor.
 
-It owns one direction each: `ReadPipe` delivers what arrives, `WritePipe` sends what it is given
-and keeps what the operating system does not take yet. A pipe, a socket and a terminal are polled;
-a descriptor that cannot be polled (a regular file, a pipe on Windows) gets a thread behind the
-same interface. `open_read_pipe` and `open_write_pipe` choose.
-
-It does not know what the bytes mean; `process.stream` knows about child processes.
+One class per direction: `ReadPipe` delivers input, `WritePipe` sends output and buffers what the
+operating system does not accept yet. Pipes, sockets and terminals are polled; a descriptor that
+cannot be polled (a regular file, a pipe on Windows) gets a thread behind the same interface.
+`open_read_pipe` and `open_write_pipe` choose. What the bytes mean is up to the caller; child
+processes are in `process.stream`.
 """
 
 from __future__ import annotations
@@ -31,25 +30,26 @@ if sys.platform == "linux":
     import fcntl
 
 MAX_READ_SIZE = 1024 * 1024
-"""What one read may grow to while reads come back full: a long message then needs few reads, and
-short ones never pay for a large buffer."""
+"""Maximum size of one read, reached while reads come back full: a long message then needs few
+reads, and short ones never pay for a large buffer."""
 
 READS_PER_CALLBACK = 4
 """Reads before the event loop gets its turn, so that one flooding pipe does not starve the rest."""
 
 SLOW_TIMEOUT = 0.005
-"""Seconds to take one full read after which the event loop gets its turn at once, and reads are
-small again. A flood of tiny messages costs a thousand times what a long one of that size does."""
+"""If handling one full read takes longer than this (seconds), the event loop gets its turn at once
+and reads become small again. A flood of tiny messages costs a thousand times as much as one long
+message of that size."""
 
 WRITE_BATCH = 64
-"""Buffers handed to one gathering write: well under IOV_MAX (1024), enough to fill a pipe."""
+"""Buffers in one gathered write: well under IOV_MAX (1024), enough to fill a pipe."""
 
 THREAD_CHUNKS = 4
-"""Chunks a reading thread may be ahead of the event loop: enough to overlap, little to hold."""
+"""Chunks a reader thread may be ahead of the event loop: enough to overlap, little to hold."""
 
 PIPE_SIZE = 256 * 1024
-"""What a Linux pipe is enlarged to once it was found full. Measured with a line of 15 MiB: reading
-takes 6 ms instead of 9.5 ms, writing 7 ms instead of 22 ms; 1 MiB is no faster. It is done late
+"""Size a Linux pipe is enlarged to once it was found full. Measured with a line of 15 MiB: reading
+takes 6 ms instead of 9.5 ms, writing 7 ms instead of 22 ms; 1 MiB gains nothing more. Done late
 because an unprivileged user has 64 MiB for all pipes together, and most pipes never fill."""
 
 OnData = Callable[[bytes], None]
@@ -77,18 +77,18 @@ class _Polled:
         os.close(self._fd)
 
     def __del__(self) -> None:
-        # Only a pipe whose loop was closed over it comes here open: nobody else can reach it.
+        # Still open here only if its loop was closed first: no other code can reach it.
         if not self._closed:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
             os.close(self._fd)
 
 
 class ReadPipe(_Polled):
-    """Delivers what arrives at a descriptor. It owns the descriptor and closes it.
+    """Delivers what arrives on a descriptor. Owns the descriptor and closes it.
 
-    `on_data` gets bytes, never empty, and may be exchanged at any time; `on_end` is called once,
-    after the last data, with None for the end of the stream or with the error of the read. After
-    `close` neither is called.
+    `on_data` gets bytes, never empty, and may be replaced at any time; `on_end` is called once,
+    after the last data, with None for end of stream or with the read error. Neither is called after
+    `close`.
     """
 
     def __init__(self, fd: int, on_data: OnData, on_end: OnEnd) -> None:
@@ -109,25 +109,25 @@ class ReadPipe(_Polled):
         return self._closed
 
     def start(self) -> None:
-        """Begin delivery, unless paused."""
+        """Start delivery, unless paused."""
         self._unblock()
         self._started = True
         self._follow()
 
     def pause(self) -> None:
-        """Deliver nothing until `resume`. Idempotent; without effect on a closed pipe."""
+        """Pause delivery until `resume`. Idempotent; no effect on a closed pipe."""
         self._paused = True
         self._follow()
 
     def resume(self) -> None:
-        """Undo `pause`. Idempotent; without effect on a closed pipe."""
+        """Undo `pause`. Idempotent; no effect on a closed pipe."""
         self._paused = False
         self._follow()
 
     def deliver_available(self, limit_size: int) -> None:
-        """Deliver at once what the operating system already holds, up to about a limit.
+        """Deliver now what the operating system has buffered, up to about a limit.
 
-        For the moment after which nothing more is to be waited for. A pause ends it.
+        Used when no more waiting is allowed. A pause ends it.
         """
         left_size = limit_size
         while left_size > 0 and not self._closed and not self._paused:
@@ -137,7 +137,7 @@ class ReadPipe(_Polled):
             left_size -= taken
 
     def close(self) -> None:
-        """Give up the descriptor. Nothing is delivered afterwards. Idempotent."""
+        """Release the descriptor. Nothing is delivered afterwards. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -145,7 +145,7 @@ class ReadPipe(_Polled):
         self._give_up()
 
     def _follow(self) -> None:
-        """Make the registration with the loop agree with what was asked for."""
+        """Add or remove the loop's reader to match the current state."""
         wanted = self._started and not self._paused and not self._closed
         if wanted != self._reading:
             self._reading = wanted
@@ -155,8 +155,8 @@ class ReadPipe(_Polled):
                 self._loop.remove_reader(self._fd)
 
     def _readable(self) -> None:
-        # `_read_once` written out for what nearly every read is: short, and not the last one. It
-        # emptied the pipe; asking again would only cost a call.
+        # `_read_once`, inlined for nearly every read: short, and not the last one. It emptied the
+        # pipe; asking again would only cost a system call.
         size = self._size
         if size == READ_SIZE:
             try:
@@ -173,14 +173,14 @@ class ReadPipe(_Polled):
         else:
             taken = self._read_once()
         for _ in range(READS_PER_CALLBACK - 1):
-            # One that was full and yet did not make the next one larger was slow to be taken.
+            # A full read that did not enlarge the next one was slow to be handled.
             if taken < size or self._size == READ_SIZE or not self._reading:
                 return
             size = self._size
             taken = self._read_once()
 
     def _read_once(self) -> int:
-        """Read and deliver once. Returns the bytes delivered; 0 at the end or if there are none."""
+        """Read and deliver once. Returns the number of bytes; 0 at the end or if there are none."""
         try:
             data = os.read(self._fd, self._size)
         except (BlockingIOError, InterruptedError):
@@ -192,11 +192,11 @@ class ReadPipe(_Polled):
 
     def _fail(self, error: OSError) -> None:
         self.close()
-        # A terminal whose other side is gone answers with EIO where a pipe has its end.
+        # A terminal whose other side is gone answers EIO where a pipe reports end of file.
         self._on_end(None if error.errno == errno.EIO else error)
 
     def _deliver(self, data: bytes) -> int:
-        """Hand over what one read brought, and choose the size of the next one."""
+        """Deliver one read, and choose the size of the next one."""
         size = self._size
         taken = len(data)
         if taken == size:
@@ -220,7 +220,7 @@ class ReadPipe(_Polled):
 
 
 class _Outbound(abc.ABC):
-    """What both writing ends share: how much is unsent, and who waits for it to be less."""
+    """Base of both writers: how much is unsent, and who waits for it to drain."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -231,7 +231,7 @@ class _Outbound(abc.ABC):
 
     @property
     def unsent_size(self) -> int:
-        """Bytes taken by `write` and not yet by the operating system."""
+        """Bytes passed to `write` and not yet accepted by the operating system."""
         return self._unsent_size
 
     @property
@@ -241,17 +241,17 @@ class _Outbound(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Give up the descriptor at once; what is unsent is dropped. Idempotent."""
+        """Release the descriptor at once; unsent bytes are dropped. Idempotent."""
 
     def watch(self) -> None:  # noqa: B027 - a thread notices it only by writing
-        """Notice that the reader is gone also while nothing is written, if that can be seen."""
+        """Notice a vanished reader also while nothing is written, where that is possible."""
 
     async def drain(self) -> None:
         """Wait until `unsent_size` is at most `HIGH_WATER_SIZE`."""
         await self._wait_until(HIGH_WATER_SIZE)
 
     async def aclose(self, flush_timeout: float) -> None:
-        """Send what is unsent within a bound, then `close`, whatever happens meanwhile."""
+        """Flush within a bound, then `close` in any case."""
         try:
             async with asyncio.timeout(flush_timeout):
                 await self._wait_until(0)
@@ -261,7 +261,7 @@ class _Outbound(abc.ABC):
             self.close()
 
     async def _wait_until(self, size: int) -> None:
-        # Again after each wait: others that waited may have written meanwhile.
+        # Check again after each wait: other waiters may have written in between.
         while self._failure is None and self._unsent_size > size:
             waiter = (size, self._loop.create_future())
             self._waiters.append(waiter)
@@ -284,10 +284,10 @@ class _Outbound(abc.ABC):
 
 
 class WritePipe(_Outbound, _Polled):
-    """Sends bytes into a descriptor. It owns the descriptor and closes it.
+    """Sends bytes to a descriptor. Owns the descriptor and closes it.
 
     `on_broken` is called once, later and never from inside `write`, when the operating system
-    refuses to take more (the reader is gone). From then on `write` and `drain` raise.
+    refuses more data (the reader is gone). From then on `write` and `drain` raise.
     """
 
     _closed = True
@@ -302,7 +302,7 @@ class WritePipe(_Outbound, _Polled):
         self._unblock()
 
     def write(self, data: bytes) -> None:
-        """Send now what can be sent now, and the rest as soon as possible, in order."""
+        """Send what can be sent now, and the rest as soon as possible, in order."""
         if self._failure is not None:
             raise self._failure.fresh()
         sent = 0
@@ -328,7 +328,7 @@ class WritePipe(_Outbound, _Polled):
             self._loop.add_reader(self._fd, self._hung_up)
 
     def _hung_up(self) -> None:
-        # Once: a socket that was only half closed stays readable for ever.
+        # Once only: a half-closed socket stays readable forever.
         self._unwatch()
         poll = select.poll()
         poll.register(self._fd, 0)
@@ -341,7 +341,7 @@ class WritePipe(_Outbound, _Polled):
             self._loop.remove_reader(self._fd)
 
     def close(self) -> None:
-        """Give up the descriptor at once; what is unsent is dropped. Idempotent."""
+        """Release the descriptor at once; unsent bytes are dropped. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -394,9 +394,9 @@ class WritePipe(_Outbound, _Polled):
 class ThreadedReadPipe:
     """`ReadPipe` for a descriptor that cannot be polled: a daemon thread does blocking reads.
 
-    The thread closes the descriptor, because closing it under a read in progress could hit an
-    unrelated file that got the same number. A read that never returns therefore keeps the thread
-    and the descriptor until the process ends; it does not keep the process from ending.
+    The thread closes the descriptor, because closing it during a read could hit an unrelated file
+    that got the same number. A read that never returns therefore keeps the thread and the
+    descriptor until the process ends; it does not keep the process from ending.
     """
 
     def __init__(self, fd: int, on_data: OnData, on_end: OnEnd) -> None:
@@ -416,26 +416,26 @@ class ThreadedReadPipe:
         return self._closed
 
     def start(self) -> None:
-        """Begin delivery, unless paused."""
+        """Start delivery, unless paused."""
         self._started = True
         threading.Thread(target=self._read, name="dragoman-read", daemon=True).start()
 
     def pause(self) -> None:
-        """Deliver nothing until `resume`. Idempotent; without effect on a closed pipe."""
+        """Pause delivery until `resume`. Idempotent; no effect on a closed pipe."""
         self._paused = True
 
     def resume(self) -> None:
-        """Undo `pause`. Idempotent; without effect on a closed pipe."""
+        """Undo `pause`. Idempotent; no effect on a closed pipe."""
         if self._paused:
             self._paused = False
             self._loop.call_soon(self._deliver)
 
     def deliver_available(self, limit_size: int) -> None:
-        """Deliver at once what the thread already handed over. A pause ends it."""
+        """Deliver now what the thread has already handed over. A pause ends it."""
         self._deliver()
 
     def close(self) -> None:
-        """Deliver nothing any more. The descriptor is closed when a read in progress returns."""
+        """Stop delivery. The descriptor is closed when a read in progress returns."""
         if self._closed:
             return
         self._closed = True
@@ -461,7 +461,8 @@ class ThreadedReadPipe:
 
     def _read(self) -> None:
         item: bytes | OSError | None = b""
-        # A loop that was closed meanwhile refuses the call: nobody is left to tell.
+        # The loop refuses the call if it was closed in the meantime; then there is no receiver
+        # left.
         with contextlib.suppress(RuntimeError):
             while isinstance(item, bytes):
                 self._room.acquire()
@@ -503,7 +504,7 @@ class ThreadedWritePipe(_Outbound):
             self._changed.notify()
 
     def close(self) -> None:
-        """Drop what is unsent. The descriptor is closed when a write in progress returns."""
+        """Drop unsent bytes. The descriptor is closed when a write in progress returns."""
         if self._closed:
             return
         self._closed = True
@@ -530,7 +531,8 @@ class ThreadedWritePipe(_Outbound):
             self._on_broken(error)
 
     def _send(self) -> None:
-        # A loop that was closed meanwhile refuses the call: nobody is left to tell.
+        # The loop refuses the call if it was closed in the meantime; then there is no receiver
+        # left.
         with contextlib.suppress(RuntimeError):
             try:
                 while True:
@@ -559,21 +561,21 @@ AnyWritePipe = WritePipe | ThreadedWritePipe
 def open_read_pipe(
     fd: int, on_data: OnData, on_end: OnEnd, *, threaded: bool | None = None
 ) -> AnyReadPipe:
-    """A reading end over a descriptor; `threaded` forces or forbids the thread."""
+    """A reader for a descriptor; `threaded` forces or forbids the thread."""
     if needs_thread(fd) if threaded is None else threaded:
         return ThreadedReadPipe(fd, on_data, on_end)
     return ReadPipe(fd, on_data, on_end)
 
 
 def open_write_pipe(fd: int, on_broken: OnBroken, *, threaded: bool | None = None) -> AnyWritePipe:
-    """A writing end over a descriptor; `threaded` forces or forbids the thread."""
+    """A writer for a descriptor; `threaded` forces or forbids the thread."""
     if needs_thread(fd) if threaded is None else threaded:
         return ThreadedWritePipe(fd, on_broken)
     return WritePipe(fd, on_broken)
 
 
 def _enlarge(fd: int) -> None:
-    """Ask for a larger pipe; a refusal (not a pipe, the user's share is used up) is fine."""
+    """Ask for a larger pipe; a refusal (not a pipe, the user's quota is used up) is fine."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             if fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) < PIPE_SIZE:

@@ -1,8 +1,7 @@
-"""Unix sockets: a stream to another process of this machine.
+"""Unix sockets: a stream to another process on this machine.
 
-It knows who is at the other end, as the operating system tells. The stream itself is `duplex`;
-`listener` accepts connections. On Windows `connect_unix` takes the name of a pipe and hands over to
-`named_pipes`.
+Also reports the credentials of the other end. The stream itself is in `duplex`; `listener` accepts
+connections. On Windows `connect_unix` takes the name of a pipe and uses `named_pipes`.
 """
 
 from __future__ import annotations
@@ -19,20 +18,22 @@ from dragoman.transports.base import Stream
 from dragoman.transports.duplex import DuplexStream
 
 CONNECT_TIMEOUT = 5.0
-"""A process on the same machine that does not accept within this is stuck, not busy."""
+"""A local process that does not accept within this time is stuck, not busy."""
 
 CONNECT_RETRY_INTERVAL = 0.02
-"""Between tries while the queue of the listener is full: Linux has no way to wait for a place."""
+"""Interval between attempts while the listener's queue is full: Linux cannot wait for a free place.
+"""
 
 PATH_LIMIT = 107 if sys.platform == "linux" else 103
-"""Bytes that fit into `sun_path` with its closing zero."""
+"""Bytes that fit into `sun_path` including the final NUL."""
 
 _SO_PEERCRED: int = getattr(socket, "SO_PEERCRED", 17)
 
 
 @dataclass(frozen=True, slots=True)
 class PeerCredentials:
-    """Who opened the other end, as the operating system saw it; None is what it cannot tell."""
+    """Credentials of the process at the other end, as the operating system reports them; None if
+    unknown."""
 
     uid: int | None = None
     gid: int | None = None
@@ -52,7 +53,7 @@ class UnixStream(DuplexStream):
 async def connect_unix(path: str | os.PathLike[str], *, timeout: float = CONNECT_TIMEOUT) -> Stream:
     """Connect to the socket file, or on Windows to the named pipe, at `path`.
 
-    Raises `ConnectError` if nobody listens there or nobody answers in time.
+    Raises `ConnectError` if there is no listener, or no answer in time.
     """
     if sys.platform == "win32":
         from dragoman.transports.named_pipes import connect_named_pipe
@@ -73,19 +74,19 @@ async def connect_unix(path: str | os.PathLike[str], *, timeout: float = CONNECT
         except OSError as error:
             raise ConnectError(f"cannot connect to {address}: {error.strerror}") from error
     finally:
-        # Without effect once the stream has taken the descriptor.
+        # No effect once the stream has taken the descriptor.
         sock.close()
 
 
 def peer_credentials(sock: socket.socket, *, platform: str = sys.platform) -> PeerCredentials:
-    """What the operating system knows of the process at the other end of a Unix socket."""
+    """Credentials of the process at the other end of a Unix socket."""
     try:
         if platform == "linux":
             raw = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERCRED, struct.calcsize("3i"))
             pid, uid, gid = struct.unpack("3i", raw)
             return PeerCredentials(uid=uid, gid=gid, pid=pid)
         if platform == "darwin" or platform.startswith("freebsd"):
-            # LOCAL_PEERCRED at level 0 answers with a version, the user, and up to 16 groups.
+            # LOCAL_PEERCRED at level 0 returns a version, the user, and up to 16 groups.
             raw = sock.getsockopt(0, 1, struct.calcsize("=IIh2x16I"))
             _version, uid, count, *groups = struct.unpack_from("=IIh2x16I", raw)
             return PeerCredentials(uid=uid, gid=groups[0] if count > 0 else None)
@@ -98,7 +99,7 @@ def checked_path(path: str | os.PathLike[str]) -> str:
     address = os.fspath(path)
     size = len(os.fsencode(address))
     if not address or "\0" in address:
-        raise UsageError(f"{address!r} is no path for a socket")
+        raise UsageError(f"{address!r} is not a path for a socket")
     if size > PATH_LIMIT:
         raise UsageError(
             f"the socket path has {size} bytes, and this system allows {PATH_LIMIT}: {address}"
@@ -107,11 +108,11 @@ def checked_path(path: str | os.PathLike[str]) -> str:
 
 
 def _connected(sock: socket.socket, address: str) -> bool:
-    """Try once. False if the queue of the listener is full at the moment."""
+    """Try once. False if the listener's queue is full at the moment."""
     try:
         sock.connect(address)
     except BlockingIOError:
         # For a Unix socket this means "try again", never "in progress": waiting until it is
-        # writable, as one does for TCP, would take an unconnected socket for a connected one.
+        # writable, as for TCP, would take an unconnected socket for a connected one.
         return False
     return True

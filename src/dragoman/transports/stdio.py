@@ -1,13 +1,12 @@
-"""Our own standard input and output as a stream, for a program that is started by the other side.
+"""Our own standard input and output as a stream, for a program started by the other side.
 
-It owns the two descriptors while the stream is open, and nobody else does: what the rest of the
-program, its libraries and its children print goes to standard error, and they find no input. It
-gives everything back at the end. How bytes get through a descriptor is known to `pipes`, the life
-of the stream to `duplex`.
+Owns the two descriptors exclusively while the stream is open: what the rest of the program, its
+libraries and its children print goes to stderr, and they find no input. Restores everything at the
+end. Reading and writing is in `pipes`, the lifetime of the stream in `duplex`.
 
 Making a descriptor non-blocking changes it for every process that shares it, for a terminal even
-after we are gone. So the stream works on descriptors of its own wherever the system can make them,
-and otherwise with threads on whatever may be shared.
+after we exit. So the stream uses descriptors of its own where the system can make them, and threads
+on shared ones otherwise.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from dragoman.transports.duplex import DuplexStream
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 _stdio_taken = False
-"""There is one standard input and output in a process, so this is the state of the process."""
+"""A process has one standard input and output, so this is global state."""
 
 
 async def open_stdio() -> Stream:
-    """Take standard input and output until the stream is closed."""
+    """Take over standard input and output until the stream is closed."""
     if _stdio_taken:
-        raise UsageError("standard input and output are taken already")
+        raise UsageError("standard input and output are already in use")
     if sys.__stdin__ is None or sys.__stdout__ is None:
-        # They were closed when the program began, so by now their numbers may be anything, the
-        # event loop's own descriptor for example.
+        # They were closed when the program began, so by now their numbers may be anything, for
+        # example the event loop's own descriptor.
         raise UsageError("standard input or output is closed")
     with contextlib.ExitStack() as undo:
         try:
@@ -60,7 +59,7 @@ async def open_stdio() -> Stream:
 
 
 class StdioStream(DuplexStream):
-    """The stream over standard input and output. Made by `open_stdio` only."""
+    """The stream over standard input and output. Created by `open_stdio` only."""
 
     def __init__(
         self,
@@ -82,7 +81,7 @@ class StdioStream(DuplexStream):
 
 
 class _Taken:
-    """The true standard input and output, moved out of everybody's reach until given back."""
+    """The real standard input and output, moved to private descriptors until restored."""
 
     def __init__(self) -> None:
         global _stdio_taken
@@ -91,7 +90,7 @@ class _Taken:
             undo.callback(os.close, self.stdin)
             self.stdout = _copy(STDOUT)
             undo.callback(os.close, self.stdout)
-            # Nothing can fail after the first of these but the second.
+            # After the first of these only the second can fail.
             _point(STDIN, None, os.O_RDONLY)
             try:
                 _point(STDOUT, None if sys.__stderr__ is None else STDERR, os.O_WRONLY)
@@ -101,14 +100,14 @@ class _Taken:
             undo.pop_all()
         _stdio_taken = True
         self._text: TextIO | None = sys.stdout
-        # What was printed before and not yet sent must not come out between messages later. And
-        # from here on prints are to appear when they are made, as on standard error.
+        # Text printed before and not yet flushed must not appear between messages later. From here
+        # on prints appear at once, as on stderr.
         _flush(sys.stdout)
         sys.stdout = sys.stderr
 
     def give_back(self) -> None:
         global _stdio_taken
-        # What others printed through the old object belongs to standard error still.
+        # What others print through the old object still belongs on stderr.
         _flush(self._text)
         _flush(sys.stdout)
         if sys.stdout is sys.stderr:
@@ -121,23 +120,23 @@ class _Taken:
 
 
 def own_descriptor(fd: int, access: int, *, platform: str = sys.platform) -> tuple[int, bool]:
-    """A descriptor for the same thing that is ours alone, and whether it needs a thread."""
+    """A private descriptor for the same file, and whether it needs a thread."""
     mode = os.fstat(fd).st_mode
     if platform == "linux" and (_is_nameless_pipe(fd) or os.isatty(fd)):
-        # Opening it again gives an open file of our own, with a mode of its own. A pipe that has
-        # a name is left out: opened again after its last writer left, it never reports its end.
+        # Opening it again gives an open file of our own, with its own mode. A named pipe is left
+        # out: opened again after its last writer left, it never reports end of file.
         with contextlib.suppress(OSError):
             flags = access | os.O_NONBLOCK | os.O_NOCTTY
             return os.open(f"/proc/self/fd/{fd}", flags), False
     if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
-        # Two processes rarely share these, but standard error often is the same one, and whoever
-        # prints an error there expects it to block.
+        # Two processes rarely share these, but stderr often is the same file, and code that prints
+        # errors there expects it to block.
         return _copy(fd), platform == "win32" or _is_same(fd, STDERR)
     return _copy(fd), True
 
 
 def _copy(fd: int) -> int:
-    """A copy that children do not inherit, above the three standard places."""
+    """A copy that children do not inherit, above the three standard descriptors."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -146,12 +145,12 @@ def _copy(fd: int) -> int:
         return copy
     import fcntl
 
-    # A plain dup takes the lowest free number, which is a standard place if that one is closed.
+    # A plain dup takes the lowest free number, which is a standard descriptor if one is closed.
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, STDERR + 1)
 
 
 def _point(place: int, target: int | None, access: int) -> None:
-    """Make a standard descriptor mean another one, or nothing."""
+    """Redirect a standard descriptor to another one, or to nothing."""
     if target is not None:
         os.dup2(target, place)
         return
@@ -177,7 +176,7 @@ def _is_same(fd: int, other: int) -> bool:
 
 
 def _flush(text: TextIO | None) -> None:
-    # A text stream may be closed, detached or without a file; its owner will notice by itself.
+    # A text stream may be closed, detached or without a file; its owner will notice.
     if text is not None:
         with contextlib.suppress(OSError, ValueError):
             text.flush()

@@ -1,8 +1,8 @@
-"""WebSockets: a stream to another machine or a browser, and the listener for it.
+"""WebSockets: a stream to another machine or a browser, and its listener.
 
-It owns how connections are opened, within which bounds, and who is let in. What travels on them,
-and how they are closed, is known to `websocket_stream`; the protocol itself is the `websockets`
-library's. The tasks of accepted connections are owned by `listener`.
+Owns how connections are opened, their limits, and who may connect. Frames and closing are in
+`websocket_stream`; the protocol itself is in the `websockets` library. The tasks of accepted
+connections are owned by `listener`.
 """
 
 from __future__ import annotations
@@ -33,16 +33,18 @@ if TYPE_CHECKING:
     from websockets.typing import Origin, Subprotocol
 
 MAX_MESSAGE_SIZE = 16 * 1024 * 1024
-"""The largest inbound message: as much as a line may have on the other carriers."""
+"""The largest inbound message: as much as a line on the other transports."""
 
 OPEN_TIMEOUT = 10.0
-"""For connection, encryption and handshake together: several round trips, also far away."""
+"""For connecting, TLS and the handshake together: several round trips, possibly over a long
+distance."""
 
 PING_INTERVAL = 20.0
-"""Between pings: under the 30 to 60 seconds after which middle boxes forget a silent connection."""
+"""Interval between pings: under the 30 to 60 seconds after which middleboxes drop a silent
+connection."""
 
 # The library logs headers, which hold secrets, and failures, which we report as errors. A logger
-# known by name could be switched on again by any configuration of logging.
+# with a registered name could be enabled again by any logging configuration.
 _SILENT = logging.Logger("dragoman.websocket")  # noqa: LOG001
 _SILENT.disabled = True
 
@@ -74,10 +76,10 @@ async def connect_websocket(
     ssl_context: ssl.SSLContext | None = None,
     unix_path: str | os.PathLike[str] | None = None,
 ) -> WebSocketStream:
-    """Connect to a `ws:` or `wss:` address, or with `unix_path` to a WebSocket on a Unix socket.
+    """Connect to a `ws:` or `wss:` URL, or with `unix_path` to a WebSocket on a Unix socket.
 
     Raises `ConnectError` if there is no connection in time or the server refuses; its `status` is
-    then the server's. A proxy of the environment is used, except for this machine.
+    then the HTTP status. A proxy from the environment is used, except for this machine.
     """
 
     def make(*args: Any, **kwargs: Any) -> _ClientConnection:
@@ -101,7 +103,7 @@ async def connect_websocket(
             options["proxy"] = None
         shown = _without_secrets(url)
     except ValueError as error:
-        # Without the address: what cannot be taken apart cannot be shown without its secrets.
+        # Without the URL: one that cannot be parsed cannot be shown without its secrets.
         raise UsageError(f"cannot connect to this address: {error}") from error
     try:
         if unix_path is None:
@@ -116,7 +118,7 @@ async def connect_websocket(
     except OSError as error:
         raise ConnectError(f"cannot connect to {shown}: {error.strerror or error}") from error
     except (InvalidURI, ValueError, ImportError) as error:
-        # Below OSError, because a certificate that is not accepted is both.
+        # After OSError, because a rejected certificate is both.
         raise UsageError(f"cannot connect to {shown}: {error}") from error
     except WebSocketException as error:
         raise ConnectError(f"{shown} does not speak WebSocket: {error}") from error
@@ -139,10 +141,10 @@ async def listen_websocket(
     ping_interval: float | None = PING_INTERVAL,
     ssl_context: ssl.SSLContext | None = None,
 ) -> WebSocketListener:
-    """Listen for WebSockets; port 0 chooses a free one, and the listener's address tells it.
+    """Listen for WebSockets; port 0 chooses a free one, which `address` reports.
 
     A request for another path than `path` gets status 404, one that `authorize` denies 401. A web
-    page sends an `Origin`, a program does not: without `allowed_origins` no page is let in.
+    page sends an `Origin`, a program does not: without `allowed_origins` no page may connect.
     """
     listener = WebSocketListener(host, path, on_stream, authorize, secure=ssl_context is not None)
 
@@ -177,13 +179,13 @@ async def listen_websocket(
             raise
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise AddressInUse(f"somebody already listens on {host}:{port}") from error
+            raise AddressInUse(f"{host}:{port} is already in use") from error
         raise UsageError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
     return listener
 
 
 class WebSocketListener(Listener):
-    """Holds the library's server, which accepts and shakes hands by itself."""
+    """Holds the library's server, which accepts and does the handshake by itself."""
 
     _server: Server
     _port: int
@@ -206,7 +208,7 @@ class WebSocketListener(Listener):
 
     @property
     def port(self) -> int:
-        """Where it listens; the one that was chosen if 0 was asked for."""
+        """The port it listens on; the chosen one if 0 was given."""
         return self._port
 
     @property
@@ -216,7 +218,7 @@ class WebSocketListener(Listener):
 
     async def aclose(self) -> None:
         await super().aclose()
-        # The handlers have ended and closed their streams, so what is left takes no time.
+        # The handlers have ended and closed their streams, so this takes no time.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 await self._server.wait_closed()
@@ -234,7 +236,7 @@ class WebSocketListener(Listener):
             try:
                 allowed = self._authorize(request)
             except Exception as error:
-                # The library answers with status 500 and lets nobody in.
+                # The library answers with status 500 and rejects the connection.
                 self._report("the authorization of a connection failed", error)
                 raise
             if not allowed:
@@ -242,7 +244,7 @@ class WebSocketListener(Listener):
         return None
 
     async def _serve_one(self, connection: ServerConnection) -> None:
-        """Run by the library in a task of its own, for as long as the connection lives."""
+        """Run by the library in a task of its own, for the lifetime of the connection."""
         stream = cast(_ServerConnection, connection).stream
         stream._opened()
         self._accepted(stream)
@@ -253,7 +255,7 @@ def _common(max_message_size: int) -> dict[str, Any]:
     return {
         # Deflate costs more time than it saves between processes, and memory per connection.
         "compression": None,
-        # Our own pings know of pauses; the library's would take a long one for a death.
+        # Our own pings know about pauses; the library's would take a long one for a dead peer.
         "ping_interval": None,
         "close_timeout": CLOSE_TIMEOUT,
         "max_size": max_message_size,
@@ -271,7 +273,7 @@ def _is_this_machine(url: str) -> bool:
 
 
 def _without_secrets(url: str) -> str:
-    """The address for a message: user, password and query may hold secrets."""
+    """The URL for a message, without user, password and query, which may hold secrets."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{place}{parts.path}"

@@ -1,12 +1,11 @@
-"""The stream over one WebSocket connection, whichever side opened it.
+"""The stream over one WebSocket connection, on either side.
 
-It owns the turning of lines into text frames and back, the closing handshake within a bound, and
-the pings. It takes the frames from a connection of the `websockets` library as they are parsed,
-without a task or a queue in between. How connections are opened and who is let in is known to
-`websocket`.
+Turns lines into text frames and back, and handles the bounded closing handshake and the pings.
+Takes frames from a connection of the `websockets` library as they are parsed, without a task or
+queue in between. Opening connections and authorization are in `websocket`.
 
-One text frame is one message. A newline inside a frame can only be white space of JSON, so it
-becomes a space, and the frame becomes a line. Binary frames are counted and ignored.
+One text frame is one message. A newline inside a frame can only be JSON white space, so it becomes
+a space, and the frame becomes a line. Binary frames are counted and ignored.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ if TYPE_CHECKING:
     from websockets.http11 import Response
 
 CLOSE_TIMEOUT = 2.0
-"""For the rest of what was written and the closing handshake. Whoever is alive answers within a
-round trip; whoever is not must not hold up our exit."""
+"""For flushing pending writes and the closing handshake. A live peer answers within a round trip; a
+dead one must not hold up our exit."""
 
 PINGS_UNANSWERED = 2
-"""Intervals without a sign of life after which the connection is given up."""
+"""Ping intervals without any traffic after which the connection is given up."""
 
 READ_AHEAD_SIZE = 256 * 1024
-"""What is still taken while reading is paused. Pings of the other side are answered only while
-bytes are taken, so a short pause must not stop that."""
+"""How much is still read while reading is paused. Pings of the other side are answered only while
+bytes are read, so a short pause must not stop that."""
 
 _SPACES = bytes.maketrans(b"\r\n", b"  ")
 
 
 class WebSocketStream(EventedStream):
-    """A stream over a connection of the library. It owns the connection."""
+    """A stream over a connection of the library. Owns the connection."""
 
     def __init__(
         self, connection: FrameTap, *, max_message_size: int, ping_interval: float | None
@@ -68,16 +67,16 @@ class WebSocketStream(EventedStream):
         self._paused = True
         self._stopped = False
         self.ignored_frames = 0
-        """Binary messages that came and were not delivered."""
+        """Number of binary messages that arrived and were dropped."""
 
     @property
     def subprotocol(self) -> str | None:
-        """What was agreed on in the handshake."""
+        """The subprotocol negotiated in the handshake."""
         return self._connection.subprotocol
 
     @property
     def response_headers(self) -> Mapping[str, str]:
-        """What the server answered to the handshake."""
+        """The server's response to the handshake."""
         response = self._connection.response
         return {} if response is None else response.headers
 
@@ -91,7 +90,7 @@ class WebSocketStream(EventedStream):
         for line in data.split(b"\n"):
             if line:
                 protocol.send_text(line)
-        # One write for all of them: one call of the operating system.
+        # One write for all of them: one system call.
         frames = protocol.data_to_send()
         self._connection.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
@@ -114,7 +113,7 @@ class WebSocketStream(EventedStream):
             self._closing = True
             self._room.set()
             self._forget_held()
-            # All of this goes on by itself if the caller is cancelled.
+            # All of this continues by itself if the caller is cancelled.
             connection = self._connection
             if connection.state is State.OPEN:
                 connection.protocol.send_close(1000)
@@ -129,7 +128,7 @@ class WebSocketStream(EventedStream):
         self._schedule_ping()
 
     def _frame(self, frame: Frame) -> None:
-        """Take one data frame. The library has checked its size and its place among the others."""
+        """Handle one data frame. The library has checked its size and order."""
         if self._closing:
             return
         if self._partial is None:
@@ -154,7 +153,7 @@ class WebSocketStream(EventedStream):
         self._held_size += len(line)
 
     def _data_taken(self) -> None:
-        """All frames of one read were taken."""
+        """All frames of one read were handled."""
         self._heard = True
         if self._connection.state is not State.OPEN and self._end is None:
             self._end = self._verdict()
@@ -166,7 +165,7 @@ class WebSocketStream(EventedStream):
         self._deliver()
 
     def _lost(self) -> None:
-        """The connection below is gone."""
+        """The underlying connection is gone."""
         self._room.set()
         for timer in (self._ping_timer, self._close_timer):
             if timer is not None:
@@ -198,7 +197,7 @@ class WebSocketStream(EventedStream):
         self._held.clear()
         self._held_size = 0
         if self._closing and self._stopped:
-            # The answer to our closing has to be heard.
+            # The answer to our close frame has to be read.
             self._stopped = False
             self._connection.transport.resume_reading()
 
@@ -209,7 +208,7 @@ class WebSocketStream(EventedStream):
                 self._receiver.stream_ended(failure)
 
     def _verdict(self) -> ConnectionLost:
-        """Which of the failures it is, from how the connection ended."""
+        """Which failure it is, from how the connection ended."""
         protocol = self._connection.protocol
         cause = protocol.parser_exc
         if isinstance(cause, PayloadTooBig):
@@ -237,7 +236,8 @@ class WebSocketStream(EventedStream):
         if self._connection.state is not State.OPEN:
             return
         unsent_size = self.unsent_size
-        # Bytes that came or went are life. While we take none, we cannot hear an answer.
+        # Traffic in either direction is a sign of life. While we read nothing, we cannot see an
+        # answer.
         if self._heard or self._stopped or unsent_size < self._last_unsent_size:
             self._unanswered = 0
         elif self._unanswered == PINGS_UNANSWERED:
@@ -255,7 +255,7 @@ class WebSocketStream(EventedStream):
 
 
 class FrameTap:
-    """Mixed into the library's connections: hands their frames to a stream as they are parsed."""
+    """Mixed into the library's connections: passes frames to a stream as they are parsed."""
 
     if TYPE_CHECKING:
         protocol: Any

@@ -145,7 +145,7 @@ try:
 except UsageError as error:
     print("refused:", error)"""
     done = run(code(during=during), b"x\n")
-    assert b"refused: standard input and output are taken already" in done.stderr
+    assert b"refused: standard input and output are already in use" in done.stderr
     assert done.stdout == b"x\n"
 
 

@@ -24,34 +24,34 @@ from dragoman.transports.process import strays
 from dragoman.transports.process.guard import guard
 
 ORPHAN_TIMEOUT = 0.5
-"""Seconds that output may still come after the death of the direct child. A launcher that dies
-before the agent it launched leaves an orphan that holds the pipe for as long as it likes."""
+"""Seconds that output may still arrive after the direct child died. A launcher that dies before the
+agent it launched leaves an orphan that can hold the pipe indefinitely."""
 
 NOW_TIMEOUT = 1.0
-"""Seconds to block, where there is no event loop to wait in, until a killed child is dead."""
+"""Seconds to block, without an event loop, until a killed child is dead."""
 
 NOW_INTERVAL = 0.002
-"""Seconds between two looks at a child that was just killed and needs a moment to die."""
+"""Seconds between two checks of a child that was just killed."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownTimes:
-    """How long each step of a shutdown may take, in seconds."""
+    """Timeouts of the steps of a shutdown, in seconds."""
 
     flush_timeout: float = 0.5
-    """For what was written but not taken yet: a child that reads needs milliseconds."""
+    """For flushing pending writes: a child that reads needs milliseconds."""
     exit_timeout: float = 2.0
-    """From the end of its input to its exit. Agents need up to 2.2 s; some never exit."""
+    """From end of input to exit. Agents need up to 2.2 s; some never exit."""
     terminate_timeout: float = 2.0
-    """From SIGTERM to its exit. Some agents ignore it while they wait for a model."""
+    """From SIGTERM to exit. Some agents ignore it while they wait for a model."""
     kill_timeout: float = 2.0
-    """From SIGKILL to its exit, which only a process that hangs in a device outlasts."""
+    """From SIGKILL to exit; only a process stuck in a device outlasts it."""
 
 
 class Handle(abc.ABC):
-    """What the operating system offers for one child. `windows` has the other implementation."""
+    """Operating system operations on one child. `windows` has the other implementation."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -59,7 +59,7 @@ class Handle(abc.ABC):
 
     @abc.abstractmethod
     def signal_group(self, number: int) -> None:
-        """Signal the child's process group, if that is certainly still the child's."""
+        """Signal the child's process group, if it certainly still is the child's."""
 
     @abc.abstractmethod
     def status(self) -> tuple[int | None, int | None] | None:
@@ -71,15 +71,15 @@ class Handle(abc.ABC):
 
     @abc.abstractmethod
     def reap(self) -> None:
-        """Give up a dead child's number. Idempotent."""
+        """Reap a dead child, which frees its pid. Idempotent."""
 
     def sessions(self) -> tuple[int, ...]:
-        """The session that the child leads, while its number cannot belong to anybody else."""
+        """The session that the child leads, while its id cannot belong to another process."""
         return ()
 
 
 class PosixHandle(Handle):
-    """A child by its number, which cannot be given to another process before it is reaped."""
+    """A child by its pid, which cannot be reused before it is reaped."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(pid)
@@ -88,7 +88,7 @@ class PosixHandle(Handle):
 
     def signal_group(self, number: int) -> None:
         if sys.platform == "linux" and not self.sessions():
-            # Reaped by somebody else: the number may be a stranger's. The mark still tells.
+            # Reaped by other code: the pid may be reused. The environment mark still identifies it.
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
@@ -126,7 +126,7 @@ class PosixHandle(Handle):
                 elif found is not None:
                     self._status = (None, found.si_status)
             else:
-                # Not every system can look without reaping.
+                # Not every system can check without reaping.
                 pid, status = os.waitpid(self.pid, 0 if block else os.WNOHANG)
                 if pid:
                     self._reaped = True
@@ -141,13 +141,13 @@ class PosixHandle(Handle):
 class ChildProcess:
     """One child in a session of its own, from its start until nothing of it is left.
 
-    Its owner may set `farewell`, which asks it politely to end (for most, by closing its input;
-    without one a shutdown begins with SIGTERM), `on_exit`, called once when the direct child is
-    dead, and `on_gone`, called once when everything that it left behind is dead too.
+    Its owner may set `farewell`, which asks it to end (usually by closing its input; without one a
+    shutdown begins with SIGTERM), `on_exit`, called once when the direct child is dead, and
+    `on_gone`, called once when everything it left behind is dead too.
     """
 
-    # Death is judged by the process itself (a pidfd, or a waiting thread), never by the end of a
-    # pipe: an orphan may hold the pipe, and a living process may close it. No signal handler is
+    # Death is observed on the process itself (a pidfd, or a waiting thread), never by the end of a
+    # pipe: an orphan may hold the pipe, and a living process may close it. Signal handlers are not
     # touched; if other code in this program reaps our child, only its exit code is lost.
 
     def __init__(self, handle: Handle, mark: str, *, times: ShutdownTimes) -> None:
@@ -170,7 +170,7 @@ class ChildProcess:
         self._warden_fd = -1
         self._keeper: asyncio.Task[None] | None = None
         self._end_now = functools.partial(end_now, handle, mark)
-        # For a child whose loop was closed over it. The end of the program is the guard's business.
+        # For a child whose loop was closed first. `guard` handles the end of the program.
         self._finalizer = weakref.finalize(self, self._end_now)
         self._finalizer.atexit = False
 
@@ -181,11 +181,11 @@ class ChildProcess:
 
     @property
     def gone(self) -> bool:
-        """Whether the shutdown is over: the child and all that it left behind are dead."""
+        """Whether the shutdown is over: the child and everything it left behind are dead."""
         return self._gone.done()
 
     def watch(self) -> None:
-        """Begin to answer for the child. Called once, by whoever started it."""
+        """Start watching the child. Called once, by the code that started it."""
         guard.register(self.pid, self._end_now)
         if not self._watch_by_pidfd():
             threading.Thread(
@@ -195,35 +195,36 @@ class ChildProcess:
         self._keeper = self._loop.create_task(self._keep(), name=f"dragoman-child-{self.pid}")
 
     def output_ended(self) -> None:
-        """Nothing more will come from the child's pipes: there is no need to wait for them."""
+        """The child's pipes have ended: there is no need to wait for them."""
         if not self._output.done():
             self._output.set_result(None)
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to the child's whole process group. Nothing happens if it is dead."""
+        """Signal the child's whole process group. No effect if it is dead."""
         if not self.exited:
             self._handle.signal_group(number)
 
     async def wait_exited(self) -> None:
-        """Wait for the death of the direct child."""
+        """Wait until the direct child is dead."""
         await asyncio.wait((self._death,))
 
     async def wait_gone(self) -> None:
-        """Wait until the child and everything that it left behind are dead."""
+        """Wait until the child and everything it left behind are dead."""
         await asyncio.wait((self._gone,))
 
     async def shutdown(self) -> None:
-        """End the child and everything below it: the one shutdown, in bounded time.
+        """End the child and everything below it, in bounded time.
 
-        It goes on in the background if the caller is cancelled, and is done once however many
-        callers ask for it.
+        Continues in the background if the caller is cancelled, and runs once however many callers
+        there are.
         """
         if not self._asked.done():
             self._asked.set_result(None)
         await self.wait_gone()
 
     async def _keep(self) -> None:
-        """The whole life. The task belongs to this object, which the loop holds by the watch."""
+        """Watch the child for its whole lifetime. This object owns the task; the loop holds it
+        through the watch."""
         try:
             await asyncio.wait((self._death, self._asked), return_when=asyncio.FIRST_COMPLETED)
             if not self.exited:
@@ -232,7 +233,7 @@ class ChildProcess:
             self._handle.signal_group(signals.SIGKILL)
             await strays.kill_strays(self.mark, sessions=self._handle.sessions())
         except BaseException:
-            # The loop is being torn down, or the farewell failed: nothing can be waited for.
+            # The loop is being torn down, or the farewell failed: nothing can be awaited.
             kill_now(self._handle, self.mark)
             if self._handle.status() is not None:
                 self._died()
@@ -241,7 +242,7 @@ class ChildProcess:
             self._settle()
 
     async def _bring_down(self) -> None:
-        """Ask, then demand, then kill; each step waits for the death it may bring."""
+        """Ask, terminate, kill; each step waits for the exit it may cause."""
         if self.farewell is not None:
             await self.farewell()
             if await self._dies_within(self.times.exit_timeout):
@@ -263,11 +264,11 @@ class ChildProcess:
         try:
             self._pidfd = os.pidfd_open(self.pid)
         except ProcessLookupError:
-            # Somebody in this program waits for any child, and was faster.
+            # Other code in this program waits for any child, and was faster.
             self._loop.call_soon(self._died)
             return True
         except OSError:
-            # An old kernel, or no descriptor to be had.
+            # An old kernel, or out of descriptors.
             return False
         self._loop.add_reader(self._pidfd, self._died)
         return True
@@ -291,12 +292,13 @@ class ChildProcess:
 
     def _watch_in_thread(self) -> None:
         self._handle.wait()
-        # A loop that was closed meanwhile refuses the call: nobody is left to tell.
+        # The loop refuses the call if it was closed in the meantime; then there is no receiver
+        # left.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._died)
 
     def _died(self) -> None:
-        """The direct child is dead. It is not reaped yet, which keeps its number from reuse."""
+        """The direct child is dead. It is not reaped yet, so its pid is not reused."""
         if self._death.done():
             return
         self._unwatch_warden()
@@ -331,7 +333,7 @@ class ChildProcess:
 def kill_now(handle: Handle, mark: str) -> None:
     """Kill a child and everything below it without a loop, and wait briefly for its death."""
     if os.getpid() != handle.owner_pid:
-        # A forked copy of this process gives up its copies of our objects. The child is not its.
+        # A forked copy of this process drops its copies of our objects. The child is not its own.
         return
     handle.signal_group(signals.SIGKILL)
     strays.kill_strays_now(mark, sessions=handle.sessions())
@@ -341,7 +343,7 @@ def kill_now(handle: Handle, mark: str) -> None:
 
 
 def end_now(handle: Handle, mark: str) -> None:
-    """The whole shutdown without a loop, for a child that nobody can wait for any more."""
+    """The whole shutdown without a loop, for a child that can no longer be awaited."""
     kill_now(handle, mark)
     handle.reap()
     guard.forget(handle.pid)

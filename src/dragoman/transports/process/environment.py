@@ -19,15 +19,15 @@ from typing import Final
 from dragoman.transports.process.programs import absolute_entries
 
 MARK_NAME: Final = "DRAGOMAN_MARK"
-"""The variable of the mark. `warden` has the name too: it must not import dragoman, and a program
-that only builds an environment does not load it."""
+"""The variable that holds the mark. `warden` repeats the name: it must not import dragoman, and a
+program that only builds an environment does not load it."""
 
 POSIX_NAMES = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLORTERM",
     "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TEMP", "TMP", "XDG_*",
     "SSH_AUTH_SOCK", "SSH_AGENT_PID",
 )  # fmt: skip
-"""Who and where the user is, in which language, and how to reach the user's ssh agent."""
+"""The user, home, language, and the user's ssh agent."""
 
 NETWORK_NAMES = (
     "http_proxy", "https_proxy", "no_proxy", "all_proxy",
@@ -35,7 +35,7 @@ NETWORK_NAMES = (
     "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
     "NODE_EXTRA_CA_CERTS",
 )  # fmt: skip
-"""Without these a child cannot reach its model from behind a company's proxy."""
+"""Without these a child behind a company proxy cannot reach its model."""
 
 WINDOWS_NAMES = (
     "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "OS",
@@ -44,7 +44,7 @@ WINDOWS_NAMES = (
     "PROGRAMFILES*", "COMMONPROGRAMFILES*", "PROGRAMW6432", "COMMONPROGRAMW6432",
     "PROCESSOR_*", "NUMBER_OF_PROCESSORS",
 )  # fmt: skip
-"""Without SYSTEMROOT no socket can be opened on Windows; the others say where things are."""
+"""Without SYSTEMROOT no socket can be opened on Windows; the others are well-known directories."""
 
 WILDCARD = re.compile(r"[*?[]")
 
@@ -54,8 +54,8 @@ _serials = itertools.count(1)
 
 def owner() -> str:
     """The random name of this process in the marks of its children."""
-    # One step, because the first children of two threads must not get two owners: the warden would
-    # know one of them. A lock would have to survive a fork.
+    # A single step, because the first children of two threads must not get two owners: the warden
+    # would know only one. A lock would have to survive a fork.
     return _owner.get("name") or _owner.setdefault("name", os.urandom(8).hex())
 
 
@@ -82,10 +82,10 @@ def build_environment(
     base: Mapping[str, str] | None = None,
     platform: str = sys.platform,
 ) -> dict[str, str]:
-    """The environment for a child: the allow-list out of `base`, and what the caller adds.
+    """The environment for a child: the allow-list from `base`, plus what the caller adds.
 
-    `inherit` names further variables of `base` (ours, unless given), and may hold patterns such
-    as `ACME_*`. `extra` sets values and wins. Names compare without case on Windows, as there.
+    `inherit` names further variables of `base` (by default ours) and may hold patterns such as
+    `ACME_*`. `extra` sets values and wins. Names are case-insensitive on Windows.
     """
     source = os.environ if base is None else base
     windows = platform == "win32"
@@ -102,13 +102,13 @@ def build_environment(
             built[name] = value
     for name, value in (extra or {}).items():
         if windows:
-            # Two spellings of one name would leave it to chance which of them the child sees.
+            # With two spellings of one name it would be undefined which one the child sees.
             for twin in [known for known in built if known.upper() == name.upper()]:
                 del built[twin]
         built[name] = value
     for name in [name for name in built if (name.upper() if windows else name) == "PATH"]:
-        # What the child starts by name, such as the interpreter of a script, must not come out of
-        # its working folder. An empty PATH would mean that very folder.
+        # Programs the child starts by name, such as the interpreter of a script, must not come from
+        # its working directory. An empty PATH would mean that very directory.
         built[name] = absolute_entries(built[name], platform=platform) or os.defpath
     built.pop(MARK_NAME, None)
     return built

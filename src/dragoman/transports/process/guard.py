@@ -20,16 +20,17 @@ from collections.abc import Callable
 from dragoman.transports.process import environment, warden
 
 EXIT_TIMEOUT = 1.0
-"""Seconds that the end of a program may be held up by hunting for what its children left."""
+"""Seconds that the exit of the program may be delayed by searching for leftover processes."""
 
 MAX_REPLACED = 20
-"""Wardens that are replaced while children live. Whoever kills more of them means it."""
+"""Maximum number of wardens replaced while children live. After that many, the killing is
+deliberate."""
 
 log = logging.getLogger(__name__)
 
 
 class Guard:
-    """The living children of this process, and the warden that outlives us to end them."""
+    """The living children of this process, and the warden that ends them if this process dies."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -44,11 +45,11 @@ class Guard:
 
     @property
     def warden_pid(self) -> int:
-        """The process id of the warden; 0 while there is none."""
+        """The pid of the warden; 0 while there is none."""
         return self._warden_pid
 
     def protect(self) -> None:
-        """Make sure that a warden is there. To be called before a child is started."""
+        """Make sure that a warden runs. Call before a child is started."""
         with self._lock:
             if not self._used:
                 self._used = True
@@ -59,8 +60,8 @@ class Guard:
                 self._start_warden()
 
     def open_warden(self) -> int:
-        """A descriptor that can be read when the warden has died, for the caller to close; -1 where
-        there is none to be had."""
+        """A descriptor that becomes readable when the warden dies, for the caller to close; -1 if
+        there is none."""
         with self._lock:
             try:
                 return os.pidfd_open(self._warden_pid) if self._warden_pid else -1
@@ -68,20 +69,19 @@ class Guard:
                 return -1
 
     def replace_warden(self) -> bool:
-        """The warden may have died before its time: see to it that there is one. False if that
-        happened too often."""
+        """Replace the warden if it died early. False if that happened too often."""
         with self._lock:
             if self._warden_lives():
                 return True
             if not self._used or self._replaced >= MAX_REPLACED:
                 return False
             self._replaced += 1
-            log.warning("the warden was killed; another one takes its place")
+            log.warning("the warden was killed; starting another one")
             self._start_warden()
             return self._warden_pid != 0
 
     def register(self, pid: int, end_now: Callable[[], None]) -> None:
-        """A child that leads its own session lives. `end_now` kills it without a loop."""
+        """Register a child that leads its own session. `end_now` kills it without a loop."""
         with self._lock:
             self._living[pid] = end_now
             taken = set(self._entries.values())
@@ -90,15 +90,15 @@ class Guard:
             self._write_entry(entry, pid)
 
     def forget(self, pid: int) -> None:
-        """A child is gone, with all that it left behind. Idempotent."""
+        """A child and everything it left behind are gone. Idempotent."""
         with self._lock:
             if self._living.pop(pid, None) is not None:
                 self._write_entry(self._entries.pop(pid), 0)
 
     def finish(self) -> None:
-        """The orderly end of this process: end all children, then release the warden."""
+        """Orderly exit of this process: end all children, then release the warden."""
         for end_now in list(self._living.values()):
-            # One child that cannot be ended must not save the others.
+            # One child that cannot be ended must not protect the others.
             with contextlib.suppress(OSError):
                 end_now()
         with self._lock:
@@ -111,7 +111,7 @@ class Guard:
             self._close_files()
 
     def after_fork(self) -> None:
-        """In a forked copy: the children and the warden are the original's, not ours."""
+        """In a forked copy: the children and the warden belong to the original."""
         self._lock = threading.Lock()
         self._living = {}
         self._entries = {}
@@ -127,7 +127,7 @@ class Guard:
             if os.waitpid(self._warden_pid, os.WNOHANG) == (0, 0):
                 return True
         except ChildProcessError:
-            # Somebody in this program waits for any child and got ours: it was dead.
+            # Other code in this program waits for any child and reaped it: it was dead.
             pass
         self._warden_pid = 0
         return False
@@ -154,20 +154,20 @@ class Guard:
     def _start_program(self, program: str, script: str) -> int:
         reader, self._pipe_fd = os.pipe()
         try:
-            child = subprocess.Popen(  # noqa: TID251 - the warden is no child that is talked to
+            child = subprocess.Popen(  # noqa: TID251 - the warden is not a child with a protocol
                 [program, "-I", "-S", script, environment.owner(), str(self._register_fd)],
                 stdin=reader,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=[self._register_fd],
-                # No mark of ours, or the hunt would find the hunter.
+                # Without our mark, or the search would find the warden itself.
                 env={warden.MARK_NAME: warden.DETACHED},
                 cwd="/",
                 start_new_session=True,
             )
         finally:
             os.close(reader)
-        # It is reaped here by its number; Popen shall neither wait for it nor warn about it.
+        # Reaped here by pid; Popen must neither wait for it nor warn about it.
         child.returncode = 0
         return child.pid
 
@@ -189,10 +189,10 @@ class Guard:
 
 
 def _open_register() -> int:
-    """A file without a name, in memory where the system offers that."""
+    """An unnamed file, in memory where the system supports it."""
     if sys.platform == "linux":
         return os.memfd_create("dragoman-register")
-    # Linux does without it, and it is slow to import.
+    # Not needed on Linux, and slow to import.
     import tempfile
 
     with tempfile.TemporaryFile() as file:
@@ -200,7 +200,7 @@ def _open_register() -> int:
 
 
 guard = Guard()
-"""The one guard of this process."""
+"""The guard of this process."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=guard.after_fork)

@@ -20,44 +20,45 @@ from typing import Final
 PROC = Path("/proc")
 
 MAX_PROCESSES: Final = 1000
-"""Processes whose memory is added up; of a larger tree the rest is left out."""
+"""Maximum number of processes whose memory is added up; the rest of a larger tree is ignored."""
 
 MAX_LAUNCHERS = 5
-"""How many processes may start each other until the program that does the work: `npx` starts a
-shell, that the script of an agent, and that itself once more."""
+"""Length of the chain of launchers before the program that does the work: `npx` starts a shell,
+which starts the agent's script, which starts itself once more."""
 
 
 class ProcessState(enum.Enum):
-    """What is known of a process that was written down."""
+    """State of a recorded process."""
 
     ALIVE = "alive"
     DEAD = "dead"
     UNKNOWN = "unknown"
-    """It was written down in another process namespace, or this system does not tell."""
+    """It was recorded in another process namespace, or this system cannot tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """A process, told apart from every other one that had or will have its number."""
+    """A process, distinguished from every other one that had or will have its pid."""
 
     pid: int
     started: str
-    """When it was started, in the system's own count; compared and never read."""
+    """Start time in the system's own unit; only compared, never interpreted."""
     boot: str
-    """Which start of the machine it belongs to."""
+    """Which boot of the machine it belongs to."""
     namespace: str = ""
-    """In which space its number counts: a container has one of its own."""
+    """The pid namespace of its pid: a container has its own."""
 
 
 def own_identity() -> ProcessIdentity:
     """This process."""
     found = identify(os.getpid())
-    # Without a way to prove it, the number alone is written down, and proves nothing later.
+    # Without a way to prove the identity only the pid is recorded, and proves nothing later.
     return found or ProcessIdentity(pid=os.getpid(), started="", boot="")
 
 
 def identify(pid: int, *, proc: Path = PROC) -> ProcessIdentity | None:
-    """The process that has this number now. None if there is none, it is dead, or nobody tells."""
+    """The process that has this pid now. None if there is none, it is dead, or the system cannot
+    tell."""
     if pid <= 0:
         return None
     started = _started(pid, proc)
@@ -82,10 +83,10 @@ def state_of(identity: ProcessIdentity, *, proc: Path = PROC) -> ProcessState:
 
 
 def kill(identity: ProcessIdentity, number: int = signal.SIGTERM) -> bool:
-    """Send a signal to this very process. False if it does not live, or may not be killed by us.
+    """Signal this very process. False if it is not alive, or we may not signal it.
 
-    The handle is taken first and the identity proved under it, so that a number that is given to
-    somebody else in between is never hit.
+    The handle is opened first and the identity checked under it, so a pid reused in between is
+    never hit.
     """
     if identity.pid in (0, 1, os.getpid()):
         return False
@@ -127,7 +128,7 @@ def is_stopped(pid: int, *, proc: Path = PROC) -> bool:
 
 
 def resident_size(pid: int, *, proc: Path = PROC) -> int | None:
-    """Bytes of memory that a process has, where the system tells."""
+    """Memory of a process in bytes, where the system reports it."""
     try:
         pages = int((proc / str(pid) / "statm").read_text().split()[1])
     except (OSError, ValueError, IndexError):
@@ -136,11 +137,11 @@ def resident_size(pid: int, *, proc: Path = PROC) -> int | None:
 
 
 def resident_tree(pid: int, *, proc: Path = PROC) -> int | None:
-    """Bytes of memory that a process and all its descendants have, where the system tells."""
+    """Memory of a process and all its descendants in bytes, where the system reports it."""
     total = resident_size(pid, proc=proc)
     if total is None:
         return None
-    # The kernel lists the children of a process, where it was built for that; else all are read.
+    # The kernel lists a process's children if it was built for that; else scan all processes.
     listed = (proc / str(pid) / "task" / str(pid) / "children").exists()
     below = None if listed else _all_children(proc)
     seen = {pid}
@@ -151,13 +152,13 @@ def resident_tree(pid: int, *, proc: Path = PROC) -> int | None:
             if child not in seen:
                 seen.add(child)
                 waiting.append(child)
-                # One that has just ended has no memory any more.
+                # A process that has just ended has no memory any more.
                 total += resident_size(child, proc=proc) or 0
     return total
 
 
 def _all_children(proc: Path) -> dict[int, list[int]]:
-    """The children of every process, by one look at all of them."""
+    """The children of every process, from one scan of all of them."""
     below: dict[int, list[int]] = {}
     for entry in proc.iterdir() if proc.is_dir() else ():
         if entry.name.isdigit() and (parent := parent_of(int(entry.name), proc=proc)):
@@ -166,7 +167,7 @@ def _all_children(proc: Path) -> dict[int, list[int]]:
 
 
 def parent_of(pid: int, *, proc: Path = PROC) -> int:
-    """The parent of a process; 0 if the system does not tell."""
+    """The parent of a process; 0 if the system does not report it."""
     try:
         return int(_fields(pid, proc)[1])
     except (ValueError, IndexError):
@@ -174,8 +175,8 @@ def parent_of(pid: int, *, proc: Path = PROC) -> int:
 
 
 def variables_of(pid: int, prefix: str, *, proc: Path = PROC) -> dict[str, str] | None:
-    """The variables that a process was started with, by a beginning of their names; None if the
-    system does not tell, as of a process of another user."""
+    """The initial environment variables of a process whose names have this prefix; None if
+    unreadable, as for a process of another user."""
     try:
         text = (proc / str(pid) / "environ").read_bytes()
     except OSError:
@@ -185,18 +186,18 @@ def variables_of(pid: int, prefix: str, *, proc: Path = PROC) -> dict[str, str] 
 
 
 def _started(pid: int, proc: Path) -> str:
-    """When a living process was started; empty if there is none."""
+    """Start time of a living process; empty if there is none."""
     if sys.platform != "linux":
         return _started_elsewhere(pid)
     fields = _fields(pid, proc)
     if len(fields) < 20 or fields[0] in (b"Z", b"X", b"x"):
         return ""
-    # Ticks since the boot, which no change of the clock touches.
+    # Ticks since boot, unaffected by changes of the clock.
     return fields[19].decode()
 
 
 def _fields(pid: int, proc: Path) -> list[bytes]:
-    """What the kernel tells of a process, from its state on; nothing where there is no /proc."""
+    """The fields of /proc/PID/stat from the state on; empty where there is no /proc."""
     try:
         text = (proc / str(pid) / "stat").read_bytes()
     except OSError:
@@ -206,19 +207,21 @@ def _fields(pid: int, proc: Path) -> list[bytes]:
 
 
 def _children(pid: int, proc: Path) -> list[int]:
-    """The children of a process, where the system tells; those of each of its threads."""
+    """The children of a process (of all its threads), where the system reports them."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for task in (proc / str(pid) / "task").iterdir():
-            # A thread may end while it is looked at.
+            # A thread may end while it is being read.
             with contextlib.suppress(OSError, ValueError):
                 found += map(int, (task / "children").read_text().split())
     return found
 
 
 def _has_input_of(pid: int, other: int, proc: Path) -> bool:
-    """Whether a process holds the pipe that is the standard input of another one. Under any number:
-    some move it away, so that what they start does not read it."""
+    """Whether a process holds the pipe that is the standard input of another one.
+
+    Under any descriptor: some programs move it away so that their children do not read it.
+    """
     try:
         wanted = os.readlink(proc / f"{pid}/fd/0")
         held = {os.readlink(entry) for entry in (proc / f"{other}/fd").iterdir()}
@@ -244,7 +247,8 @@ def _boot(proc: Path) -> str:
         with contextlib.suppress(ImportError):
             import psutil
 
-            # Derived from the clock on some systems, so a moment's difference is no other boot.
+            # Derived from the clock on some systems, so a small difference does not mean another
+            # boot.
             return str(round(psutil.boot_time() / 60))
         return ""
     try:

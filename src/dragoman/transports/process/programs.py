@@ -17,7 +17,7 @@ from dragoman.errors import ProgramNotFound, SpawnError
 
 
 def check_folder(folder: str | os.PathLike[str] | None) -> None:
-    """Complain about a working folder that is none. Otherwise the program would be blamed."""
+    """Raise if the working directory does not exist. Otherwise the program would be blamed."""
     if folder is None:
         return
     try:
@@ -30,7 +30,7 @@ def check_folder(folder: str | os.PathLike[str] | None) -> None:
 
 
 def absolute_entries(path: str, *, platform: str = sys.platform) -> str:
-    """A PATH without its relative and empty entries."""
+    """PATH without its relative and empty entries."""
     windows = platform == "win32"
     separator, is_absolute = (";", ntpath.isabs) if windows else (":", posixpath.isabs)
     # Quotes around an entry are a habit of Windows.
@@ -41,9 +41,9 @@ def absolute_entries(path: str, *, platform: str = sys.platform) -> str:
 
 
 def which(program: str, *, path: str | None = None, platform: str = sys.platform) -> str | None:
-    """The file that a command name means on this PATH, which is ours unless given; None if none.
+    """The file a command name resolves to on this PATH (by default ours); None if not found.
 
-    Unlike `shutil.which` it looks only where a child would be started from.
+    Unlike `shutil.which` it searches only where a child would be started from.
     """
     environment = {"PATH": os.environ.get("PATH", os.defpath) if path is None else path}
     try:
@@ -62,9 +62,9 @@ def which(program: str, *, path: str | None = None, platform: str = sys.platform
 def find_program(
     program: str, *, environment: Mapping[str, str], folder: str | os.PathLike[str] | None = None
 ) -> str:
-    """The path of the file that a command name means for a child with this environment.
+    """The path of the file a command name resolves to for a child with this environment.
 
-    A name with a slash is a path, and a relative one counts from the child's working folder.
+    A name with a slash is a path; a relative one is resolved against the child's working directory.
     """
     if "\0" in program:
         raise SpawnError(f"the program {program!r} has a null character in its name")

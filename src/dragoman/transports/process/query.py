@@ -20,7 +20,7 @@ from dragoman.transports.process.child import ShutdownTimes
 from dragoman.transports.process.stream import STDERR_TAIL_SIZE, Folder
 
 MAX_ANSWER_SIZE: Final = 64 * 1024
-"""A version and a list of models are shorter; what goes on for ever is cut."""
+"""Versions and lists of models are shorter; endless output is cut."""
 
 READER_TIMES: Final = ShutdownTimes(
     flush_timeout=0.0, exit_timeout=0.0, terminate_timeout=0.5, kill_timeout=2.0
@@ -30,15 +30,15 @@ READER_TIMES: Final = ShutdownTimes(
 
 @dataclass(frozen=True, slots=True)
 class ProgramOutput:
-    """What a program wrote, and how it ended."""
+    """Output and exit of a program."""
 
     exit_code: int | None
     """None if it had to be stopped."""
     output: bytes
     errors: str
-    """The end of its stderr."""
+    """The tail of its stderr."""
     cut: bool = False
-    """Whether there would have been more: it wrote too much, or the time was up."""
+    """Whether output is missing: it wrote too much, or timed out."""
 
     @property
     def ok(self) -> bool:
@@ -46,12 +46,12 @@ class ProgramOutput:
 
     @property
     def text(self) -> str:
-        """The output as one text, for answers that are a name or a number."""
+        """The output as one line of text, for answers that are a name or a number."""
         return os.fsdecode(self.output).rstrip("\n")
 
 
 class _Collector:
-    """Takes what a program writes until it ends, or until there is enough."""
+    """Collects output until the program ends or the limit is reached."""
 
     def __init__(self, limit_size: int) -> None:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -99,8 +99,8 @@ async def run_program(
 
 
 async def _close(stream: Stream) -> None:
-    """Wait for the end of the program also if the caller is cancelled meanwhile: what it holds,
-    such as a lock file of git, is free then. The end is bounded."""
+    """Wait for the end of the program even if the caller is cancelled, so that what it holds, such
+    as a lock file of git, is released. The wait is bounded."""
     cancelled: asyncio.CancelledError | None = None
     while True:
         try:
@@ -119,9 +119,9 @@ async def ask_program(
     env: Mapping[str, str] | None = None,
     inherit: Iterable[str] = (),
 ) -> ProgramOutput | None:
-    """Run a program in an empty folder; None if it could not be started.
+    """Run a program in an empty directory; None if it could not be started.
 
-    Some programs load what they find in the folder that they are started in.
+    Some programs load files from the directory they are started in.
     """
     with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
         try:

@@ -15,18 +15,18 @@ from collections.abc import Collection
 from dragoman.transports.process import warden
 
 HUNT_TIMEOUT = 2.0
-"""Seconds to hunt at most. A killed process is gone within milliseconds; what is not gone by then
-waits for a device, and nobody can kill it."""
+"""Maximum seconds to search. A killed process is gone within milliseconds; one that is not gone by
+then is stuck in a device and cannot be killed."""
 
 HUNT_INTERVAL = 0.01
-"""Seconds between two searches: a killed process needs a moment to be gone."""
+"""Seconds between two searches: a killed process takes a moment to disappear."""
 
 CLEAN_HUNTS = 2
-"""Searches in a row that must find nothing once one has found something: where there was one,
-another may have been started behind the back of the search."""
+"""Consecutive searches that must find nothing after one found something: a found process may have
+started another one during the search."""
 
 PROCESSES_PER_TURN = 32
-"""Processes looked at before the event loop gets its turn: well under a millisecond."""
+"""Processes examined before the event loop gets its turn: well under a millisecond."""
 
 
 def find_strays(mark: str) -> list[int]:
@@ -44,8 +44,8 @@ async def kill_strays(
 ) -> set[int]:
     """Kill everything that carries a mark or belongs to a session, until nothing is found.
 
-    The caller vouches for the sessions: their leader is not reaped yet, so that their number
-    cannot have been given to somebody else. Returns the processes it killed.
+    The caller guarantees that the leaders of the sessions are not reaped yet, so that their ids are
+    not reused. Returns the processes it killed.
     """
     hunt = _Hunt(mark, sessions, hunt_timeout)
     while hunt.goes_on():
@@ -74,7 +74,7 @@ def kill_strays_now(
 
 
 class _Hunt:
-    """One hunt: what it looks for, what it killed, and whether to search once more."""
+    """One search: what to look for, what was killed, and whether to search again."""
 
     def __init__(self, mark: str, sessions: Collection[int], hunt_timeout: float) -> None:
         self.killed: set[int] = set()
@@ -82,29 +82,30 @@ class _Hunt:
         self._sessions = sessions
         self._deadline = time.monotonic() + hunt_timeout
         self._hit = False
-        # Mostly there is nothing, and then one search is enough.
+        # Usually there is nothing, and then one search is enough.
         self._searches_left = 1 if sys.platform == "linux" else 0
 
     def goes_on(self) -> bool:
         return self._searches_left > 0
 
     def strike_groups(self) -> None:
-        """Kill the first group of each session at one blow.
+        """Kill the first process group of each session at once.
 
-        What forks faster than a search proceeds is never where it was found; its group is.
+        A process that forks faster than the search proceeds is never where it was found; its group
+        is.
         """
         for session in self._sessions:
             warden.kill_group(session)
 
     def look_at(self, pid: int) -> None:
         if warden.is_ours(pid, self._needle, self._sessions):
-            # What may not be killed by us (a program that became another user) does not count.
+            # Processes we may not kill (a program that changed its user) do not count.
             if warden.kill(pid, self._needle, self._sessions):
                 self.killed.add(pid)
                 self._hit = True
 
     def search_ended(self) -> bool:
-        """Whether to rest and search again."""
+        """Whether to wait and search again."""
         self._searches_left = CLEAN_HUNTS if self._hit else self._searches_left - 1
         self._hit = False
         if time.monotonic() > self._deadline:

@@ -41,19 +41,20 @@ from dragoman.transports.process.programs import check_folder, find_program
 from dragoman.transports.process.warden import DETACHED, MARK_NAME
 
 END_TO_EXIT_TIMEOUT = 1.0
-"""Seconds between the end of the output and the exit that usually follows it at once: time enough
-to report the exit instead, with its code and the last words on stderr."""
+"""Seconds between the end of the output and the exit that usually follows: enough to report the
+exit instead, with its code and the tail of stderr."""
 
 BROKEN_TO_EXIT_TIMEOUT = 2.0
-"""Seconds after the child stopped reading its input in which a last answer, an error text or the
-exit may still come. Then the stream is useless, because nothing can be said to the child."""
+"""Seconds after the child stopped reading its input in which a last response, an error text or the
+exit may still arrive. After that the stream is useless, because nothing can be sent to the child.
+"""
 
 REST_SIZE = 1024 * 1024
-"""What is read at most of a pipe that is given up: the largest size of a pipe on Linux, so all
-that the dead child wrote, and not all that an orphan goes on writing."""
+"""Maximum read from a pipe that is abandoned: the largest size of a pipe on Linux, so everything
+the dead child wrote, but not everything an orphan keeps writing."""
 
 STDERR_TAIL_SIZE = 64 * 1024
-"""How much of the last words on stderr is kept unless the caller says otherwise."""
+"""How much of the tail of stderr is kept by default."""
 
 DEFAULT_TIMES = ShutdownTimes()
 
@@ -76,7 +77,7 @@ async def spawn(
     """Start a program and return the stream to it.
 
     The child gets the allow-list of `environment`, the variables named by `inherit`, and `env`.
-    It never waits, so a cancellation cannot come between the start and the stream.
+    Never awaits, so a cancellation cannot come between the start and the stream.
     """
     tail = StderrTail(stderr_tail_size, on_stderr)
     return start_stream(
@@ -94,7 +95,7 @@ def start_stream(
     times: ShutdownTimes = DEFAULT_TIMES,
     platform: str = sys.platform,
 ) -> tuple[ProcessStream, ChildProcess]:
-    """Start a program; the stream to it, and the process for whoever looks at more than bytes."""
+    """Start a program; return the stream and the process, for callers that need both."""
     with spawn_ends() as ends:
         for _ in range(3):
             ends += os.pipe()
@@ -117,8 +118,8 @@ def start_stream(
 
 @contextlib.contextmanager
 def spawn_ends() -> Iterator[list[int]]:
-    """A list for the descriptors of a child that is about to start. If it does not start, they are
-    closed; an `OSError` is a `SpawnError` then."""
+    """Collects the descriptors of a child that is about to start. If it does not start they are
+    closed, and an `OSError` becomes a `SpawnError`."""
     ends: list[int] = []
     try:
         yield ends
@@ -142,10 +143,10 @@ def start_child(
     times: ShutdownTimes = DEFAULT_TIMES,
     platform: str = sys.platform,
 ) -> ChildProcess:
-    """Start a program on descriptors that the caller holds, closes, and reads or writes.
+    """Start a program on descriptors that the caller owns, reads, writes and closes.
 
-    The same descriptor for `stdout` and `stderr` mixes them as they come. The caller says when
-    nothing more will come (`ChildProcess.output_ended`) and ends it with `ChildProcess.shutdown`.
+    The same descriptor for `stdout` and `stderr` interleaves them. The caller reports the end of
+    the output (`ChildProcess.output_ended`) and ends the child with `ChildProcess.shutdown`.
     """
     mark = new_mark()
     environment = build_environment(inherit=inherit, extra=env, platform=platform)
@@ -158,14 +159,14 @@ def start_child(
 
         handle = windows.WindowsHandle(popen)
     else:
-        # `child` reaps it by its number; Popen shall neither wait for it nor warn about it.
+        # `child` reaps it by pid; Popen must neither wait for it nor warn about it.
         popen.returncode = 0
         handle = PosixHandle(popen.pid)
     try:
         child = ChildProcess(handle, mark, times=times)
         child.watch()
     except BaseException:
-        # Nobody would answer for it: the loop cannot watch it, or there is no loop.
+        # It would have no owner: the loop cannot watch it, or there is no loop.
         end_now(handle, mark)
         raise
     return child
@@ -182,10 +183,11 @@ def start_detached(
     stderr: int = subprocess.DEVNULL,
     platform: str = sys.platform,
 ) -> int:
-    """Start a program that is meant to outlive us, and return its process id.
+    """Start a program that outlives this process, and return its pid.
 
-    It has its own session and the mark of such programs, so neither a shutdown, nor the warden, nor
-    a supervisor above us ends it. Whoever starts it answers for it by other means, such as a lease.
+    It has its own session and the mark `DETACHED`, so neither a shutdown, nor the warden, nor a
+    supervisor above us ends it. The caller has to bound its lifetime by other means, such as a
+    lease.
     """
     environment = build_environment(inherit=inherit, extra=env, platform=platform)
     environment[MARK_NAME] = DETACHED
@@ -198,7 +200,7 @@ def start_detached(
 
 
 def reap_detached() -> frozenset[int]:
-    """Reap the detached children that have ended; those that have not are returned."""
+    """Reap the detached children that have ended; returns those still running."""
     for pid in list(_detached):
         with contextlib.suppress(ChildProcessError):
             if os.waitpid(pid, os.WNOHANG) == (0, 0):
@@ -208,7 +210,7 @@ def reap_detached() -> frozenset[int]:
 
 
 def end_detached(pid: int) -> None:
-    """Kill a detached child that is still ours to reap, so that its number is still its own."""
+    """Kill a detached child that is still ours to reap, so its pid cannot have been reused."""
     if pid in reap_detached():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -218,7 +220,7 @@ def end_detached(pid: int) -> None:
 
 
 _detached: set[int] = set()
-"""Detached children, looked at with each further one so that at most a few are left unreaped."""
+"""Detached children, checked at each start so that at most a few stay unreaped."""
 
 
 def _start(
@@ -234,7 +236,7 @@ def _start(
     check_folder(cwd)
     command: Sequence[str] | str
     if platform == "win32":
-        # Not needed elsewhere, and start-up counts.
+        # Not needed elsewhere, and start-up time counts.
         from dragoman.transports.process import windows
 
         plan = windows.plan_command(argv, environment=environment, folder=cwd)
@@ -256,14 +258,14 @@ def _start(
             creationflags=windows.CREATION_FLAGS if platform == "win32" else 0,
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        # A file that is there and yet not found wants an interpreter that is not there.
+        # The file exists but was not found: its interpreter is missing.
         missing = isinstance(error, FileNotFoundError)
         reason = "its interpreter was not found" if missing else str(error)
         raise SpawnError(f"{program} could not be started: {reason}") from error
 
 
 class StderrTail:
-    """The last words on stderr: a bounded end of all that was written, for the error."""
+    """The tail of stderr, bounded, for error messages."""
 
     def __init__(self, size: int, listener: Callable[[bytes], None] | None = None) -> None:
         self._size = size
@@ -272,10 +274,10 @@ class StderrTail:
         self._held_size = 0
         self._cut = False
         self.total_size = 0
-        """Bytes that were written so far, those included that are not kept."""
+        """Bytes written so far, including those no longer kept."""
 
     def add(self, data: bytes) -> None:
-        """More was written. A listener that fails is not called again; reading goes on."""
+        """Append output. A listener that fails is not called again; reading goes on."""
         self._chunks.append(data)
         self._held_size += len(data)
         self.total_size += len(data)
@@ -291,15 +293,14 @@ class StderrTail:
                 log.exception("the listener to stderr failed and is not called any more")
 
     def text(self, since: int = 0) -> str:
-        """The tail as text, of what was written after `since` bytes; bytes that are no text are
-        replaced."""
+        """The tail as text, of what was written after `since` bytes; invalid bytes are replaced."""
         data = b"".join(self._chunks)
         wanted = self.total_size - since
         if wanted < len(data):
             return data[-wanted:].decode("utf-8", "replace") if wanted > 0 else ""
         if len(data) > self._size or self._cut:
             data = data[-self._size :] if self._size else b""
-            # The cut may have gone through a character: its rest is not worth a question mark.
+            # The cut may have split a character: drop its remains instead of showing a replacement.
             start = 0
             while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
                 start += 1
@@ -308,9 +309,9 @@ class StderrTail:
 
 
 class ProcessStream(Stream):
-    """The stream to a child: its input, its output, its last words, its end.
+    """The stream to a child process: stdin, stdout, the tail of stderr, and the exit.
 
-    The stream ends with `ProcessExited` after the death of the child, also if an orphan holds the
+    The stream ends with `ProcessExited` after the death of the child, even if an orphan holds the
     pipe; with `ConnectionEnded` if the child closed its output and lives on; with
     `ConnectionBroken` if it stopped reading its input and lives on; with `ConnectionClosed` if we
     closed it first.
@@ -337,22 +338,22 @@ class ProcessStream(Stream):
 
     @property
     def pid(self) -> int:
-        """The process id of the direct child."""
+        """The pid of the direct child."""
         return self._child.pid
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code; None while it lives, if a signal killed it, or if nobody knows."""
+        """The exit code; None while it lives, if a signal killed it, or if it is unknown."""
         return self._child.exit_code
 
     @property
     def signal(self) -> int | None:
-        """The number of the signal that killed the child, if one did."""
+        """The signal that killed the child, if one did."""
         return self._child.signal
 
     def stderr_tail(self, since: int = 0) -> str:
-        """The last words on stderr so far, what is still in the pipe included; with `since`, of
-        what was written after so many bytes."""
+        """The tail of stderr so far, including what is still in the pipe; with `since`, only what
+        was written after that many bytes."""
         if not self._stderr.closed:
             self._stderr.deliver_available(REST_SIZE)
         return self._tail.text(since)
@@ -363,7 +364,7 @@ class ProcessStream(Stream):
         return self._tail.total_size
 
     async def wait_exited(self) -> None:
-        """Wait for the death of the direct child."""
+        """Wait until the direct child is dead."""
         await self._child.wait_exited()
 
     def kill(self) -> None:
@@ -416,7 +417,7 @@ class ProcessStream(Stream):
     async def aclose(self) -> None:
         try:
             if self._child.exited and self._failure is None:
-                # It died before we closed: the truth is the death, with what came before it.
+                # It died before we closed: report the death, with what came before it.
                 self._conclude()
                 self._end(self._exit())
             else:
@@ -425,7 +426,7 @@ class ProcessStream(Stream):
             await self._child.shutdown()
 
     async def _close_input(self) -> None:
-        """The polite way to ask a child to end: let it read to the end of its input."""
+        """Ask the child to end by closing its input."""
         await self._stdin.aclose(self._child.times.flush_timeout)
 
     def _child_exited(self) -> None:
@@ -434,7 +435,7 @@ class ProcessStream(Stream):
             self._end(self._exit())
 
     def _child_gone(self) -> None:
-        """Nothing is left that could write. What is in the pipe may still be delivered."""
+        """No writer is left. What is in the pipe may still be delivered."""
         self._stdin.close()
         self._stderr.deliver_available(REST_SIZE)
         self._stderr.close()
@@ -456,7 +457,7 @@ class ProcessStream(Stream):
             self._end_later(END_TO_EXIT_TIMEOUT, ConnectionEnded(still_running))
 
     def _input_broken(self, error: OSError) -> None:
-        # Not an end in itself: the last answer or the reason may still be on its way.
+        # Not the end yet: the last response or the reason may still arrive.
         if not self._child.exited and self._timer is None:
             stopped = (
                 f"the process stopped reading its input but is still running: {error.strerror}"
@@ -473,19 +474,19 @@ class ProcessStream(Stream):
             self._timer = None
 
     def _conclude(self) -> None:
-        """Deliver what is in the pipe and end, as soon as the receiver takes it."""
+        """Deliver what is in the pipe and end, as soon as the receiver accepts it."""
         self._concluding = True
         try:
             if self._receiver is not None:
                 self._stdout.deliver_available(REST_SIZE)
         finally:
-            # The receiver may have paused, now or before; then the rest waits for it.
+            # The receiver may be paused; then the rest waits for it.
             if self._receiver is not None and not self._paused:
                 self._end(self._exit())
 
     def _exit(self) -> ProcessExited:
         if not self._stderr.closed:
-            # The dead child's last words are in the pipe, though perhaps not read yet.
+            # The dead child's last output is in the pipe, though perhaps not read yet.
             self._stderr.deliver_available(REST_SIZE)
         return ProcessExited(
             exit_code=self._child.exit_code,
@@ -499,13 +500,13 @@ class ProcessStream(Stream):
         self._failure = failure
         self._cancel_timer()
         if not isinstance(failure, ConnectionClosed):
-            # When we close it, what was written is still to be sent.
+            # When we close it, pending writes are still to be sent.
             self._stdin.close()
         if self._child.exited:
             self._child.output_ended()
             self._stdout.close()
         else:
-            # Reading goes on for nobody: a full pipe would keep the child from ending politely.
+            # Keep reading and drop the data: a full pipe would keep the child from exiting.
             self._stdout.on_data = _discard
             if self._receiver is None:
                 self._stdout.start()
@@ -519,8 +520,8 @@ class ProcessStream(Stream):
 
 
 def _discard(data: bytes) -> None:
-    """For output that nobody takes any more."""
+    """Drop output that is no longer wanted."""
 
 
 def _ignore_end(error: OSError | None) -> None:
-    """The end of stderr says nothing about the end of the child."""
+    """End of stderr does not mean the end of the child."""

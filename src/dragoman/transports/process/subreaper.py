@@ -17,7 +17,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def become_subreaper() -> bool:
-    """Let the kernel make this process the parent of every orphan below it. False if it cannot."""
+    """Make this process the parent of every orphan below it. False if the kernel cannot."""
     if sys.platform != "linux":
         return False
     try:
@@ -30,9 +30,9 @@ def become_subreaper() -> bool:
 
 
 def supervise() -> None:
-    """Go on in a child of this process, which stays to clean up after it.
+    """Continue in a child of this process, while this process stays to clean up after it.
 
-    Returns in the child, or in this very process where there is nothing to adopt orphans with.
+    Returns in the child, or in this process where orphans cannot be adopted.
     """
     if sys.platform == "win32" or not become_subreaper():
         return
@@ -55,7 +55,7 @@ def supervise() -> None:
 
 
 def _stay_quiet() -> None:
-    """Hold none of the files of the program, and do not end before it."""
+    """Hold none of the program's files, and do not end before it."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     null = os.open(os.devnull, os.O_RDWR)

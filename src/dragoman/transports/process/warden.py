@@ -16,37 +16,38 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    # At run time only four modules are imported, because every start of a warden pays for them.
+    # Only four modules are imported at run time, because every start of a warden pays for them.
     from collections.abc import Collection, Iterator
 
 MARK_NAME = "DRAGOMAN_MARK"
-"""The environment variable that says whose child a process is: `<owner>.<serial>`."""
+"""The environment variable that names the owner of a process: `<owner>.<serial>`."""
 
 DETACHED = "detached"
-"""The mark of a process that is meant to outlive whoever started it: a broker, or a warden. It has
-no owner, so that no hunt looks for it, and parentage does not count for it either."""
+"""The mark of a process that outlives the one that started it: a broker or a warden. It has no
+owner, so no search looks for it, and parentage does not count for it either."""
 
 SUPERVISE = "supervise"
-"""The first word of a command line that asks for a supervisor."""
+"""First argument of a command line that starts a supervisor."""
 
 SWEEP_TIMEOUT = 5.0
-"""Seconds after which the warden gives up on what will not die: it must not live on for long."""
+"""Seconds after which the warden gives up on processes that do not die: it must not live on for
+long."""
 
 WARDEN_TIMEOUT = SWEEP_TIMEOUT + 1.0
 """Seconds that a supervisor gives a warden for its search."""
 
 SWEEP_INTERVAL = 0.02
-"""Seconds between two searches: a killed process needs a moment to be gone."""
+"""Seconds between two searches: a killed process takes a moment to disappear."""
 
 CLEAN_SWEEPS = 3
-"""Searches in a row that must find nothing. A process that is just executing another program has
-no readable environment for an instant, so one clean search proves little."""
+"""Consecutive searches that must find nothing. During an exec a process has no readable environment
+for an instant, so one clean search proves little."""
 
 ENTRY_SIZE = 4
-"""Bytes of one entry of the register: the number of a session, lowest byte first, or 0."""
+"""Bytes of one entry of the register: a session id, little-endian, or 0."""
 
 REGISTER_SIZE = 256 * 1024
-"""What is read of the register at most: many more children than a machine can have."""
+"""Maximum size read of the register: many more children than a machine can have."""
 
 ENVIRON_READ_SIZE = 32 * 1024
 """Holds most environments in one read."""
@@ -63,9 +64,9 @@ def mark_needle(mark: str) -> bytes:
 
 
 def read_environ(pid: int) -> bytes:
-    """The environment a process was started with, entries ended by NUL, after a NUL.
+    """The initial environment of a process: a NUL, then entries each ended by NUL.
 
-    Without entries for a process that is gone, is a zombie, or is not ours to read.
+    Without entries for a process that is gone, is a zombie, or may not be read by us.
     """
     try:
         fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
@@ -85,7 +86,7 @@ def read_environ(pid: int) -> bytes:
 
 
 def is_zombie(pid: int) -> bool:
-    """Whether a process is dead and only waits to be reaped (or is gone altogether)."""
+    """Whether a process is dead and waits to be reaped, or is gone."""
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -106,7 +107,7 @@ def is_ours(pid: int, needle: bytes, sessions: Collection[int]) -> bool:
         session = os.getsid(pid)
     except OSError:
         return False
-    # Session 0 says nothing: threads of the kernel are in it, and so is whatever an init of a small
+    # Session 0 means nothing: kernel threads are in it, and so is whatever the init of a small
     # machine, or a `docker exec` from outside, starts without a session of its own.
     if session in sessions and not is_zombie(pid):
         return True
@@ -114,7 +115,7 @@ def is_ours(pid: int, needle: bytes, sessions: Collection[int]) -> bool:
 
 
 def list_processes() -> list[int]:
-    """Every process id there is, without our own; none where there is no /proc."""
+    """Every pid except ours; none where there is no /proc."""
     try:
         names = os.listdir("/proc")
     except OSError:
@@ -131,10 +132,10 @@ def find(needle: bytes, sessions: Collection[int] = ()) -> Iterator[int]:
 
 
 def kill(pid: int, needle: bytes, sessions: Collection[int] = ()) -> bool:
-    """Kill a process found a moment ago. False if it is not ours, or may not be killed by us.
+    """Kill a process found a moment ago. False if it is not ours, or we may not kill it.
 
-    The handle is taken first and the mark is read again under it, so that a process id that was
-    given to somebody else in between is never hit.
+    The handle is opened first and the mark read again under it, so a pid reused in between is never
+    hit.
     """
     try:
         fd = os.pidfd_open(pid)
@@ -172,7 +173,7 @@ def sweep(
     sweep_timeout: float = SWEEP_TIMEOUT,
     clean_sweeps: int = CLEAN_SWEEPS,
 ) -> None:
-    """Kill everything of an owner until nothing is left, or the time is over."""
+    """Kill everything of an owner until nothing is left, or the time is up."""
     needle = owner_needle(owner)
     deadline = time.monotonic() + sweep_timeout
     if not os.path.isdir("/proc/self"):
@@ -181,7 +182,8 @@ def sweep(
         return
     clean = 0
     while True:
-        # At one blow first: what forks faster than a search proceeds is never where it was found.
+        # All at once first: a process that forks faster than the search proceeds is never where it
+        # was found.
         for group in groups:
             kill_group(group)
         killed = [pid for pid in find(needle, groups) if kill(pid, needle, groups)]
@@ -192,7 +194,7 @@ def sweep(
 
 
 def said_goodbye(fd: int) -> bool:
-    """Follow the pipe to its end. True if its last words were a goodbye."""
+    """Read the pipe to its end. True if the last message was a goodbye."""
     data = b""
     while part := os.read(fd, 64):
         data += part
@@ -219,7 +221,7 @@ def parent_of(pid: int) -> int:
 
 
 def supervise(child: int) -> None:
-    """Reap everything that ends until this child has; then end whatever else was adopted."""
+    """Reap everything that ends until this child has; then end everything else that was adopted."""
     while True:
         try:
             if os.wait()[0] == child:
@@ -257,7 +259,7 @@ def is_warden(pid: int) -> bool:
 
 def end_children(end_timeout: float = SWEEP_TIMEOUT) -> None:
     """Kill and reap every child of this process until none is left. The children of a killed one
-    are adopted in turn. What was started to outlive its starter is left alone."""
+    are adopted in turn. Detached processes are left alone."""
     detached = mark_needle(DETACHED)
     own = os.getpid()
     deadline = time.monotonic() + end_timeout
@@ -271,7 +273,7 @@ def end_children(end_timeout: float = SWEEP_TIMEOUT) -> None:
 
 
 def kill_children(pids: list[int]) -> None:
-    """Kill children of this process. Only we reap them, so that the number of one is its own."""
+    """Kill children of this process. Only we reap them, so their pids are not reused."""
     for pid in pids:
         try:
             os.kill(pid, signal.SIGKILL)

@@ -23,28 +23,29 @@ CREATE_NEW_PROCESS_GROUP = 0x00000200
 CREATE_NO_WINDOW = 0x08000000
 
 CREATION_FLAGS = CREATE_NEW_PROCESS_GROUP | CREATE_NO_WINDOW
-"""A group of its own, so that CTRL_BREAK reaches it and not us; no console window that flashes."""
+"""A process group of its own, so that CTRL_BREAK reaches it and not us; no flashing console window.
+"""
 
 DEFAULT_PATHEXT = ".COM;.EXE;.BAT;.CMD"
 
 SHIM_SIZE = 64 * 1024
-"""What is read of a batch file at most: a shim has a few hundred bytes."""
+"""Maximum size read of a batch file: a shim has a few hundred bytes."""
 
 SHIM_DEPTH = 4
-"""How many shims may follow on one another: yarn puts one in front of npm's."""
+"""Maximum chain of shims: yarn puts one in front of npm's."""
 
 UNSAFE_IN_BATCH = re.compile(r'[%"\r\n\0]')
 """No quoting protects these from cmd.exe: a percent sign is expanded inside quotes too, a quote
-ends them, and a line break ends the command. They are how arguments become commands."""
+ends them, and a line break ends the command. They turn arguments into commands."""
 
 PLAIN_ARGUMENT = re.compile(r"[A-Za-z0-9_\-./\\:@+]+")
-"""Arguments that mean themselves to cmd.exe and to the program, without quotes."""
+"""Arguments that cmd.exe and the program take literally, without quotes."""
 
 PROG = "%_prog%"
 """How npm's shims name the program that an earlier line chose."""
 
 SHIM_SETTING = re.compile(r'\s*@?set\s+"(?P<name>_prog|NODE_PATH)=(?P<value>[^"]*)"\s*', re.I)
-"""The two settings of a shim that matter for what it starts."""
+"""The two settings of a shim that affect what it starts."""
 
 SHIM_PADDING = re.compile(
     r"""\s*@?(
@@ -56,14 +57,14 @@ SHIM_PADDING = re.compile(
     )\s*""",
     re.I | re.X,
 )
-"""What shims do besides. A batch file that does anything else is not taken for a shim."""
+"""Other lines of known shims. A batch file that does anything else is not treated as a shim."""
 
 
 class FileLookup(Protocol):
-    """The little of a file system that is needed here."""
+    """The file system operations needed here."""
 
     def is_file(self, path: str) -> bool:
-        """Whether there is a file with this path."""
+        """Whether this path is a file."""
 
     def read_text(self, path: str) -> str:
         """The beginning of a file as text; empty if it cannot be read."""
@@ -85,7 +86,7 @@ class RealFiles:
 
 @dataclass(frozen=True, slots=True)
 class CreateProcessPlan:
-    """What to hand to CreateProcess."""
+    """What to pass to CreateProcess."""
 
     program: str
     command_line: str
@@ -94,7 +95,7 @@ class CreateProcessPlan:
 
 @dataclass(frozen=True, slots=True)
 class Shim:
-    """What a batch file starts: a program, what it puts before our arguments, and NODE_PATH."""
+    """What a batch file starts: a program, the arguments before ours, and NODE_PATH."""
 
     program: str
     arguments: tuple[str, ...] = ()
@@ -139,11 +140,10 @@ def find_program(
     folder: str | os.PathLike[str] | None = None,
     files: FileLookup,
 ) -> str:
-    """The file that a command name means: the folders of PATH in order, in each those of PATHEXT.
+    """The file a command name resolves to: the directories of PATH in order, PATHEXT in each.
 
-    Unlike cmd.exe it does not look into the current folder, where anybody may have put a program
-    of that name, nor into a relative folder of PATH. A bare file without an extension is npm's
-    script for Unix shells.
+    Unlike cmd.exe it skips the current directory, where anyone may have put a program of that name,
+    and relative entries of PATH. A bare file without an extension is npm's script for Unix shells.
     """
     pathext = _variable(environment, "PATHEXT") or DEFAULT_PATHEXT
     extensions = [extension.lower() for extension in pathext.split(";") if extension]
@@ -163,7 +163,7 @@ def find_program(
 
 
 def read_shim(path: str, *, environment: Mapping[str, str], files: FileLookup) -> Shim | None:
-    """What a batch file starts, if all it does is to start one program; else None."""
+    """What a batch file starts, if starting one program is all it does; else None."""
     text = files.read_text(path)
     folder = ntpath.dirname(path)
     commands: list[list[str]] = []
@@ -182,7 +182,7 @@ def read_shim(path: str, *, environment: Mapping[str, str], files: FileLookup) -
             commands.append(words)
         elif not SHIM_PADDING.fullmatch(line):
             return None
-    # The branches (a node.exe beside the shim, or else the one on the PATH) start the same script.
+    # The branches (a node.exe beside the shim, or else the one on PATH) start the same script.
     if len({tuple(words[1:]) for words in commands}) != 1:
         return None
     arguments = commands[0][1:]
@@ -197,8 +197,8 @@ def read_shim(path: str, *, environment: Mapping[str, str], files: FileLookup) -
 
 
 def batch_command_line(script: str, arguments: Sequence[str], *, text: str = "") -> str:
-    """The command line for a batch file that is no shim. Refuses what cannot be quoted safely."""
-    # A batch file that turns on delayed expansion would expand exclamation marks as well.
+    """The command line for a batch file that is not a shim. Refuses what cannot be quoted."""
+    # A batch file that enables delayed expansion would expand exclamation marks as well.
     delayed = "enabledelayedexpansion" in text.lower()
     for word in (script, *arguments):
         if UNSAFE_IN_BATCH.search(word) or (delayed and "!" in word):
@@ -210,7 +210,7 @@ def batch_command_line(script: str, arguments: Sequence[str], *, text: str = "")
 
 
 def _started_by(line: str, folder: str) -> list[str] | None:
-    """The words of the one command that a line hands all our arguments to; None if unclear."""
+    """The words of the one command that a line passes all our arguments to; None if unclear."""
     head, star, tail = line.rpartition("%*")
     if not star or tail.strip():
         return None
@@ -226,7 +226,7 @@ def _started_by(line: str, folder: str) -> list[str] | None:
 
 
 def _expand(word: str, folder: str) -> str:
-    """Put in the folder of the shim, which both of its spellings stand for."""
+    """Insert the directory of the shim for both of its spellings."""
     for spelling in ("%~dp0", "%dp0%"):
         if spelling in word:
             return ntpath.normpath(word.replace(spelling, folder + "\\"))
@@ -236,7 +236,7 @@ def _expand(word: str, folder: str) -> str:
 def _first_program(
     names: Sequence[str], shim: str, environment: Mapping[str, str], files: FileLookup
 ) -> str | None:
-    """The first of several programs that is there: beside the shim, or on the PATH."""
+    """The first of several programs that exists: beside the shim, or on PATH."""
     for name in names:
         try:
             return find_program(name, environment=environment, files=files)
@@ -244,14 +244,14 @@ def _first_program(
             continue
     if ntpath.isabs(names[-1]) or names[-1].lower() in ("node", "node.exe"):
         raise ProgramNotFound(names[-1], f"{shim} needs it")
-    # A command of the shell itself, such as echo.
+    # A built-in command of the shell, such as echo.
     return None
 
 
 def _quote_for_batch(word: str) -> str:
     if PLAIN_ARGUMENT.fullmatch(word):
         return word
-    # The program behind the batch file takes a backslash before a quote for an escape.
+    # The program behind the batch file treats a backslash before a quote as an escape.
     backslashes = len(word) - len(word.rstrip("\\"))
     return f'"{word}{chr(92) * backslashes}"'
 
@@ -261,7 +261,7 @@ def _is_batch(path: str) -> bool:
 
 
 def _variable(environment: Mapping[str, str], name: str) -> str:
-    """A variable whatever the case of its name, as on Windows."""
+    """An environment variable, case-insensitively as on Windows."""
     for known, value in environment.items():
         if known.upper() == name:
             return value
@@ -269,20 +269,20 @@ def _variable(environment: Mapping[str, str], name: str) -> str:
 
 
 def _cmd_exe(environment: Mapping[str, str]) -> str:
-    """The system's cmd.exe. COMSPEC is not asked: it may name another shell, quoted otherwise."""
+    """The system's cmd.exe. COMSPEC is ignored: it may name another shell with other quoting."""
     root = _variable(environment, "SYSTEMROOT") or "C:\\Windows"
     return ntpath.join(root, "System32", "cmd.exe")
 
 
 class WindowsHandle(Handle):
-    """A child by its Popen object, which holds the process open and so its number from reuse."""
+    """A child by its Popen object, whose open handle keeps the pid from being reused."""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:  # noqa: TID251 - only a type
         super().__init__(popen.pid)
         self._popen = popen
 
     def signal_group(self, number: int) -> None:
-        """SIGTERM becomes CTRL_BREAK for the group; anything else ends the direct child."""
+        """SIGTERM becomes CTRL_BREAK for the group; any other signal ends the direct child."""
         if self._popen.returncode is not None:
             return
         polite = getattr(signal, "CTRL_BREAK_EVENT", None)
@@ -292,7 +292,7 @@ class WindowsHandle(Handle):
             else:
                 self._popen.kill()
         except OSError:
-            # It is ending already, or has no console to be signalled through.
+            # It is already ending, or has no console to be signalled through.
             return
 
     def status(self) -> tuple[int | None, int | None] | None:
