@@ -1,20 +1,20 @@
 """Every error dragoman raises on purpose, in one tree.
 
-It owns the classes and the three answers each gives: whose fault it is (`blame`), whether the
-same thing may be tried again (`retryable`), and whether the other side may already have acted
-(`may_have_run`). It imports nothing of dragoman, so every package may use it.
+Every class answers three questions: whose fault it is (`blame`), whether a retry makes sense
+(`retryable`), and whether the other side may already have acted (`may_have_run`). Imports nothing
+of dragoman, so every package may use it.
 
     DragomanError
     ├── UsageError                  the caller asked for something that cannot be done here
     │   ├── RequestInProgress       a second request on a connection that allows one at a time
     │   ├── MessageTooLong          an outbound line over the limit; nothing was written
-    │   ├── AddressInUse            somebody else already listens there
-    │   ├── Unsupported             the other side did not say that it can do this
+    │   ├── AddressInUse            another process already listens there
+    │   ├── Unsupported             the other side did not announce this capability
     │   ├── TurnInProgress          a second prompt in a session whose turn is still running
-    │   ├── SessionUnusable         the session was given up; open another
+    │   ├── SessionUnusable         the session was abandoned; open another
     │   ├── InputTimeout            stdin did not end in time; nothing was started
     │   ├── UnknownSession          no stored session has this name or id
-    │   │   └── SessionLost         the agent has lost it; what was said is stored
+    │   │   └── SessionLost         the agent has lost it; the conversation is stored
     │   ├── UnknownJob              no job has this id
     │   ├── FrontMatterInvalid      a file's front matter cannot be read, or edited safely
     │   ├── ClientFileInvalid       another program's configuration cannot be edited safely
@@ -22,54 +22,54 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   ├── UnknownPeer             no peer has this name
     │   ├── UnknownRole             no peer at all claims this role
     │   ├── RoleNotClaimed          the peer does not claim this role
-    │   ├── NoPeer                  nobody can be asked for a role; every peer has its reason
+    │   ├── NoPeer                  no peer can take a role; each has its reason
     │   ├── PolicyNotEnforced       the policy restricts a peer that does not ask for permission
-    │   ├── WrongLaunch             a command line that is known not to be an agent's
-    │   └── ConfigInvalid           a configuration or descriptor that cannot be used
+    │   ├── WrongLaunch             a command line known not to start an agent
+    │   └── ConfigInvalid           an invalid configuration or descriptor
     ├── SpawnError                  a program could not be started
-    │   ├── ProgramNotFound         there is no such program
-    │   └── NotInstalled            none of the ways to start a peer is there, or it cannot run here
+    │   ├── ProgramNotFound         the program was not found
+    │   └── NotInstalled            no launcher of a peer is installed, or it cannot run here
     ├── ConnectError                a connection could not be opened; nothing was sent
     ├── ConnectionLost              the connection is over; every pending call gets one of these
     │   ├── ConnectionClosed        by us
     │   ├── ConnectionEnded         by them: end of stream
     │   │   └── ProcessExited       by them: the process is gone
-    │   ├── ConnectionBroken        by the world: a read or write failed
-    │   ├── PeerUnresponsive        by us: they did not answer any more
+    │   ├── ConnectionBroken        a read or write failed
+    │   ├── PeerUnresponsive        by us: they stopped answering
     │   ├── LineTooLong             by them: a line over the size limit
-    │   └── Overflow                a bounded buffer was full and nobody emptied it
-    ├── CallError                   one call failed; the connection goes on
-    │   ├── CallTimeout             no answer in time
+    │   └── Overflow                a bounded buffer stayed full
+    ├── CallError                   one call failed; the connection stays open
+    │   ├── CallTimeout             no response in time
     │   │   └── BudgetExceeded      a turn used up one of its time budgets
-    │   ├── RemoteError             the other side answered with an error
-    │   │   ├── CallCancelled       it says that the request was cancelled
-    │   │   └── AuthRequired        it wants a login first
-    │   └── InvalidAnswer           the other side answered with something that is no answer
-    ├── ServiceError                a file or terminal service did not do what the peer asked for
-    │   ├── ArgumentInvalid         an argument that can never be right: a relative path, a NUL byte
-    │   ├── NotPermitted            whoever guards what the peer may do did not allow it
-    │   ├── PathRefused             the path leaves the workspace, or names no ordinary file
+    │   ├── RemoteError             the other side responded with an error
+    │   │   ├── CallCancelled       it reports that the request was cancelled
+    │   │   └── AuthRequired        it requires a login
+    │   └── InvalidAnswer           the response does not match the protocol
+    ├── ServiceError                a file or terminal service failed
+    │   ├── ArgumentInvalid         an argument that can never be valid: a relative path
+    │   ├── NotPermitted            the policy or the user did not allow it
+    │   ├── PathRefused             the path leaves the workspace, or is not a regular file
     │   ├── FileMissing             there is no such file in the workspace
     │   ├── NotText                 the file is not UTF-8 text
     │   ├── TooLarge                more than the service reads or writes at once
-    │   ├── FileFailed              by the world: the disk is full, read-only or broken
+    │   ├── FileFailed              the disk is full, read-only or broken
     │   ├── TerminalUnknown         no terminal has this id, or it was released
-    │   └── TooManyTerminals        the peer has as many terminals as it may have
-    ├── BrokerError                 a warm broker did not do what it is for
-    │   ├── BrokerBusy              as many requests wait there as may; nothing was sent on
-    │   └── BrokerUnavailable       no broker can be had here; a direct start may still work
-    ├── StoreError                  the file of sessions and jobs cannot be used as it stands
-    │   ├── StoreConflict           what should be stored does not fit what is stored
-    │   ├── StoreBusy               another process holds it for too long
-    │   ├── StoreFull               by the world: no space is left, or no more may be used
-    │   ├── StoreRefused            by the world: the file or its folder may not be written or read
-    │   ├── StoreCorrupt            the file is damaged, or no file of ours
-    │   └── StoreTooNew             a newer dragoman has written it
-    ├── IsolationFailed             a worktree of its own for a job could not be made or used
-    │   └── FilterFailed            a filter of git failed, or only the repository defines it
-    ├── AdapterFailed               the Python adapter of a peer failed by itself
+    │   └── TooManyTerminals        the peer has the maximum number of terminals
+    ├── BrokerError                 a broker failed
+    │   ├── BrokerBusy              its queue is full; the request was not passed on
+    │   └── BrokerUnavailable       a broker cannot be started; a direct start may still work
+    ├── StoreError                  the database of sessions and jobs cannot be used
+    │   ├── StoreConflict           the new data conflicts with what is stored
+    │   ├── StoreBusy               another process has locked it for too long
+    │   ├── StoreFull               the disk is full, or a quota is used up
+    │   ├── StoreRefused            we may not read or write the file or its directory
+    │   ├── StoreCorrupt            the file is damaged, or belongs to another program
+    │   └── StoreTooNew             written by a newer version of dragoman
+    ├── IsolationFailed             a worktree for a job could not be created or used
+    │   └── FilterFailed            a git filter failed, or only the repository defines it
+    ├── AdapterFailed               the Python adapter of a peer failed
     ├── ProtocolMismatch            the two sides have no common protocol version
-    └── HandshakeFailed             the other side did not answer as an agent does
+    └── HandshakeFailed             the other side did not answer like an agent
 
 `error_class` is the stable name of a kind of failure: telemetry, exit codes and other languages
 use it, so it never changes once published.

@@ -12,35 +12,37 @@ from typing import Any
 from dragoman.errors.usage import DragomanError
 
 SHOWN_DETAILS_SIZE = 500
-"""Characters of what an agent adds to an error that are shown: enough for a path and a hint."""
+"""Maximum characters shown of the details an agent adds to an error: enough for a path and a
+hint."""
 
 
 SHOWN_INCIDENT_SIZE = 64
-"""Characters of the number by which an agent finds an error in its own log; ours are of eight."""
+"""Maximum characters of an incident id, by which an agent finds an error in its log; ours have
+eight."""
 
 _WORDS = (
     *("details", "detail", "message", "error", "errors", "reason", "description", "cause"),
     *("additionalDetails", "error_description", "title", "body", "stderr", "_errors"),
 )
-"""Where real agents put what happened, the most telling first. They nest it, too: providers wrap
-errors in errors, and agents wrap those."""
+"""Keys under which real agents describe a failure, the most specific first. They are often
+nested: providers wrap errors in errors, and agents wrap those."""
 
 _JSON_SIZE = 64 * 1024
-"""Characters of a text that looks like JSON in which a message is searched."""
+"""How much of a text that looks like JSON is searched for a message."""
 
 _MESSAGE = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)+)"')
 _ESCAPE = re.compile(r"\\(.)")
 
 _DEPTH = 6
-"""How deep the data of an error is looked at."""
+"""Maximum depth to which the data of an error is searched."""
 
 _ITEMS = 3
-"""How many entries of a list of errors are told."""
+"""How many entries of a list of errors are shown."""
 
 
 def own_words(data: Any) -> str:
-    """What an agent says of its failure, from the data of an error of any shape, cut to
-    `SHOWN_DETAILS_SIZE`; empty if it says nothing. Whoever prints it makes it harmless."""
+    """The agent's description of its failure, from error data of any shape, cut to
+    `SHOWN_DETAILS_SIZE`; empty if there is none. Callers must sanitise it before printing."""
     return " ".join(_words(data, _DEPTH).split())[:SHOWN_DETAILS_SIZE]
 
 
@@ -54,7 +56,7 @@ def _words(data: Any, depth: int) -> str:
             if said := _words(data.get(name), depth - 1):
                 return said
         if "_errors" in data:
-            # Errors by the name of what is wrong, as validators tell them.
+            # Errors by field name, as validators report them.
             found = [(name, _words(value, depth - 1)) for name, value in data.items()]
             return "; ".join(f"{name}: {said}" for name, said in found[: _ITEMS + 1] if said)
         return ""
@@ -72,11 +74,11 @@ def _entry(entry: Any, depth: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text, or the message inside where it is an object of JSON: agents pass on the answer of a
-    provider as it came."""
+    """A text, or the message inside if it is a JSON object: agents forward a provider's
+    response as is."""
     if not text.startswith("{"):
         return text
-    # By its looks: streams raise these errors too, and must not know what JSON is.
+    # By a regular expression: streams raise these errors too, and must not depend on JSON.
     found = _MESSAGE.search(text, 0, _JSON_SIZE)
     return text if found is None else _ESCAPE.sub(_unescaped, found[1])
 
@@ -93,7 +95,7 @@ class SpawnError(DragomanError):
 
 
 class ProgramNotFound(SpawnError):
-    """There is no such program on the search path."""
+    """The program was not found on PATH."""
 
     error_class = "program_not_found"
 
@@ -103,9 +105,9 @@ class ProgramNotFound(SpawnError):
 
 
 class NotInstalled(SpawnError):
-    """None of the ways to start a peer is there, or what it needs to run is not.
+    """No launcher of a peer is installed, or something it needs to run is missing.
 
-    `looked_for` is what was looked for in vain, and `remedy` the command that helps.
+    `looked_for` lists what was searched for, and `remedy` is the command that helps.
     """
 
     error_class = "not_installed"
@@ -120,9 +122,9 @@ class NotInstalled(SpawnError):
 
 
 class ConnectError(DragomanError):
-    """A connection could not be opened: nobody listens, no answer in time, or not let in.
+    """A connection could not be opened: no listener, no answer in time, or not authorized.
 
-    `status` is the HTTP status of a refusal, where one was given.
+    `status` is the HTTP status of a refusal, if there was one.
     """
 
     error_class = "connect_failed"
@@ -135,14 +137,14 @@ class ConnectError(DragomanError):
 
 
 class ConnectionLost(DragomanError):
-    """The connection is over. A call that was waiting may or may not have run."""
+    """The connection is over. A pending call may or may not have run."""
 
     error_class = "connection_lost"
     retryable = True
 
 
 class ConnectionClosed(ConnectionLost):
-    """We closed it."""
+    """This side closed it."""
 
     error_class = "closed"
 
@@ -151,7 +153,7 @@ class ConnectionClosed(ConnectionLost):
 
 
 class ConnectionEnded(ConnectionLost):
-    """They ended it: the stream came to its end."""
+    """The other side ended the stream."""
 
     error_class = "ended"
     blame = "peer"
@@ -161,7 +163,7 @@ class ConnectionEnded(ConnectionLost):
 
 
 class ProcessExited(ConnectionEnded):
-    """The process on the other side is gone."""
+    """The process on the other side has exited."""
 
     error_class = "process_exited"
 
@@ -182,14 +184,15 @@ class ProcessExited(ConnectionEnded):
 
 
 class ConnectionBroken(ConnectionLost):
-    """The world broke it: reading or writing failed."""
+    """Reading or writing failed."""
 
     error_class = "broken"
     blame = "world"
 
 
 class PeerUnresponsive(ConnectionLost):
-    """They did not answer, nor a probe: their process was ended, and is started again."""
+    """The agent answered neither a request nor a probe; its process was killed and is started
+    again."""
 
     error_class = "unresponsive"
     blame = "peer"
@@ -202,7 +205,7 @@ class PeerUnresponsive(ConnectionLost):
 
 
 class LineTooLong(ConnectionLost):
-    """They sent a line over the limit. The stream cannot be trusted after it."""
+    """The other side sent a line over the limit. The rest of the stream cannot be trusted."""
 
     error_class = "line_too_long"
     blame = "peer"
@@ -216,15 +219,15 @@ class LineTooLong(ConnectionLost):
 class Overflow(ConnectionLost):
     """A bounded buffer was full and stayed full.
 
-    Raised to a consumer that did not read its messages (only that consumer is cut off), and for
-    the whole connection when the other side does not read what we write.
+    Raised to a consumer that did not read its messages (only that consumer is cut off), and for the
+    whole connection when the other side does not read what we write.
     """
 
     error_class = "overflow"
 
 
 class CallError(DragomanError):
-    """One call failed. The connection goes on."""
+    """One call failed. The connection stays open."""
 
     error_class = "call_failed"
     blame = "peer"
@@ -232,7 +235,7 @@ class CallError(DragomanError):
 
 
 class CallTimeout(CallError):
-    """No answer came in time. The other side may still be working on it."""
+    """No response came in time. The other side may still be working on the request."""
 
     error_class = "timeout"
     retryable = True
@@ -253,7 +256,7 @@ class BudgetExceeded(CallTimeout):
 
 
 class RemoteError(CallError):
-    """The other side answered with an error object; a handler may raise it to send one."""
+    """The other side responded with an error; a handler may raise it to send one."""
 
     error_class = "remote_error"
     code: int = 0
@@ -261,13 +264,13 @@ class RemoteError(CallError):
     data: Any = None
 
     stderr_tail: str = ""
-    """What the agent wrote to its stderr in the meantime, where we started it: the traceback, in
-    the case of an agent made with dragoman."""
+    """What the agent wrote to stderr in the meantime, if we started it: for an agent made with
+    dragoman, the traceback."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         said = _plain(message)
         told = f"{said} ({code})"
-        # Real agents say "Internal error" and put what happened beside it.
+        # Real agents say "Internal error" and put the details beside it.
         details = own_words(data)
         if details and details not in said:
             told += f": {details}"
@@ -282,15 +285,15 @@ class RemoteError(CallError):
 
 
 class CallCancelled(RemoteError):
-    """The other side says that the request was cancelled."""
+    """The other side reports that the request was cancelled."""
 
     error_class = "cancelled"
 
 
 class AuthRequired(RemoteError):
-    """The other side wants a login first.
+    """The other side requires a login.
 
-    `methods` are the ways it offers, and `hint` says what to do, with the command where one is
+    `methods` are the login methods it offers, and `hint` says what to do, with the command if it is
     known. dragoman never logs in by itself and sends no secret over the protocol.
     """
 
@@ -313,7 +316,7 @@ class AuthRequired(RemoteError):
 
 
 class InvalidAnswer(CallError):
-    """An answer came, but it is not one that the protocol allows."""
+    """The response does not match the protocol."""
 
     error_class = "invalid_answer"
 
@@ -321,9 +324,9 @@ class InvalidAnswer(CallError):
 class ProtocolMismatch(DragomanError):
     """The two sides have no protocol version in common.
 
-    `dialect` names what the other side speaks instead, where its answer shows it, and `version` the
-    version of the same protocol that it speaks. `remedy` says which side has to change, where that
-    is known. `hint` is what the caller can do where it is not about versions.
+    `dialect` names what the other side speaks instead, if its response shows it, and `version` the
+    version of the same protocol that it speaks. `remedy` says which side has to change, if known.
+    `hint` says what the caller can do if it is not about versions.
     """
 
     error_class = "protocol_mismatch"
@@ -348,7 +351,7 @@ class ProtocolMismatch(DragomanError):
 
 
 class AdapterFailed(DragomanError):
-    """The Python adapter of a peer failed by itself. `adapter` is its file or module.
+    """The Python adapter of a peer failed. `adapter` is its file or module.
 
     `__cause__` is what its code raised. The peer may have been prompted by then.
     """
@@ -365,11 +368,11 @@ class AdapterFailed(DragomanError):
 
 
 class HandshakeFailed(DragomanError):
-    """The other side did not answer as an agent does. Nothing was prompted.
+    """The other side did not answer like an agent. Nothing was prompted.
 
-    The sentence says what happened, the likely cause and what to do. `noise` is what came instead
-    of messages, `timed_out` says that no answer came in time, and `__cause__` is the error
-    underneath.
+    The message says what happened, the likely cause and what to do. `noise` is the output that came
+    instead of messages, `timed_out` says that no response came in time, and `__cause__` is the
+    underlying error.
     """
 
     error_class = "handshake_failed"

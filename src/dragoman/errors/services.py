@@ -10,27 +10,28 @@ from typing import ClassVar
 from dragoman.errors.usage import Blame, DragomanError, shown
 
 SHOWN_DETAILS_SIZE = 500
-"""Characters of what an agent adds to an error that are shown: enough for a path and a hint."""
+"""Maximum characters shown of the details an agent adds to an error: enough for a path and a
+hint."""
 
 
 class BrokerError(DragomanError):
-    """A warm broker did not do what it is for. The peer behind it is not to blame."""
+    """A broker failed. The peer behind it is not to blame."""
 
     error_class = "broker_failed"
     blame: ClassVar[Blame] = "world"
 
 
 class BrokerBusy(BrokerError):
-    """As many requests wait at the broker as may; this one was not passed on to the peer."""
+    """The broker's queue is full; the request was not passed on to the peer."""
 
     error_class = "broker_busy"
     retryable = True
 
 
 class BrokerUnavailable(BrokerError):
-    """No broker can be had here: it cannot be started or reached. Nothing was prompted.
+    """A broker cannot be started or reached. Nothing was prompted.
 
-    `log_tail` is what a broker that did not start last wrote into its log.
+    `log_tail` is the end of the log of a broker that did not start.
     """
 
     error_class = "broker_unavailable"
@@ -42,9 +43,9 @@ class BrokerUnavailable(BrokerError):
 
 
 class StoreError(DragomanError):
-    """The file in which sessions and jobs are kept cannot be used. `path` names it.
+    """The database of sessions and jobs cannot be used. `path` names it.
 
-    The sentence says what happened and what to do.
+    The message says what happened and what to do.
     """
 
     error_class = "store_failed"
@@ -58,37 +59,37 @@ class StoreError(DragomanError):
 
 
 class StoreConflict(StoreError):
-    """What should be stored does not fit what is stored; nothing was changed."""
+    """The new data conflicts with what is stored; nothing was changed."""
 
     error_class = "store_conflict"
     blame = "us"
 
 
 class StoreBusy(StoreError):
-    """Another process has held the file for longer than anybody should."""
+    """Another process has locked the file for too long."""
 
     error_class = "store_busy"
     retryable = True
 
 
 class StoreFull(StoreError):
-    """There is no space left for it, or no more may be used."""
+    """The disk is full, or a quota is used up."""
 
     error_class = "store_full"
     retryable = True
 
 
 class StoreRefused(StoreError):
-    """The file or its folder may not be written or read by this user."""
+    """The current user may not read or write the file or its directory."""
 
     error_class = "store_refused"
 
 
 class StoreCorrupt(StoreError):
-    """The file is damaged, or it is no file of ours. It is left as it is, or set aside.
+    """The file is damaged, or belongs to another program. It is left as it is, or moved aside.
 
-    `damaged` is False for a file of another program. With `replaced` the damaged file was set aside
-    and a new one begun: what failed may be tried again.
+    `damaged` is False for a file of another program. With `replaced` the damaged file was moved
+    aside and a new one created: the operation can be tried again.
     """
 
     error_class = "store_corrupt"
@@ -108,13 +109,13 @@ class StoreCorrupt(StoreError):
 
 
 class StoreTooNew(StoreError):
-    """A newer dragoman has written the file. It is left as it is."""
+    """The file was written by a newer version of dragoman. It is left as it is."""
 
     error_class = "store_too_new"
 
 
 class IsolationFailed(DragomanError):
-    """A worktree of its own for a job could not be made or used. The workspace is untouched."""
+    """A separate worktree for a job could not be created or used. The workspace is unchanged."""
 
     error_class = "isolation_failed"
     blame = "world"
@@ -125,8 +126,8 @@ class IsolationFailed(DragomanError):
 
 
 class FilterFailed(IsolationFailed):
-    """A filter of git that a file needs failed, or was refused because only the repository defines
-    it. The workspace is untouched."""
+    """A git filter that a file needs failed, or was refused because only the repository defines
+    it. The workspace is unchanged."""
 
     error_class = "filter_failed"
 
@@ -136,20 +137,20 @@ class FilterFailed(IsolationFailed):
 
 
 class ServiceError(DragomanError):
-    """A service we offer to the peer did not do what it asked for; nothing was changed."""
+    """A service offered to the peer failed; nothing was changed."""
 
     error_class = "service_failed"
     blame: ClassVar[Blame] = "peer"
 
 
 class ArgumentInvalid(ServiceError):
-    """An argument that can never be right: a relative path, a NUL byte, a negative line."""
+    """An argument that can never be valid: a relative path, a NUL byte, a negative line."""
 
     error_class = "argument_invalid"
 
 
 class NotPermitted(ServiceError):
-    """Whoever guards what the peer may do did not allow it."""
+    """The permission policy or the user did not allow it."""
 
     error_class = "not_permitted"
 
@@ -160,7 +161,7 @@ class NotPermitted(ServiceError):
 
 
 class PathRefused(ServiceError):
-    """The path leaves the workspace, or names something that is no ordinary file."""
+    """The path leaves the workspace, or is not a regular file."""
 
     error_class = "path_refused"
 
@@ -181,7 +182,7 @@ class FileMissing(ServiceError):
 
 
 class NotText(ServiceError):
-    """The file, or the part of it that was asked for, is not UTF-8 text."""
+    """The file, or the requested part of it, is not UTF-8 text."""
 
     error_class = "not_text"
 
@@ -202,7 +203,7 @@ class TooLarge(ServiceError):
 
 
 class FileFailed(ServiceError):
-    """The operating system would not read or write: disk full, read-only, no permission."""
+    """The operating system refused: disk full, read-only, no permission."""
 
     error_class = "file_failed"
     blame = "world"
@@ -214,7 +215,7 @@ class FileFailed(ServiceError):
 
 
 class TerminalUnknown(ServiceError):
-    """No terminal has this id: it was never made here, or it was released."""
+    """No terminal has this id: it was never created here, or it was released."""
 
     error_class = "terminal_unknown"
 
@@ -224,7 +225,7 @@ class TerminalUnknown(ServiceError):
 
 
 class TooManyTerminals(ServiceError):
-    """The peer has as many terminals as it may have; releasing one makes room."""
+    """The peer has the maximum number of terminals; it can release one."""
 
     error_class = "too_many_terminals"
     retryable = True

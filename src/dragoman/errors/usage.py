@@ -1,4 +1,4 @@
-"""The roots of the tree, and usage errors: what cannot be done here, now, or by that name.
+"""The root of the tree, and usage errors: invalid arguments, unknown names, wrong order of calls.
 
 Nothing was sent when a usage error is raised. The whole tree is drawn in `dragoman.errors`.
 """
@@ -23,11 +23,11 @@ BROKEN_CODE: Final = (
     TypeError,
     ValueError,
 )
-"""What the code of another package may raise while it is loaded."""
+"""What the code of another package may raise while it is imported."""
 
 
 class DragomanError(Exception):
-    """The root. `str(error)` is a sentence for people; the attributes are for programs."""
+    """The root. `str(error)` is a message for people; the attributes are for programs."""
 
     error_class: ClassVar[str] = "error"
     blame: ClassVar[Blame] = "us"
@@ -35,9 +35,9 @@ class DragomanError(Exception):
     may_have_run: bool = False
 
     def fresh(self) -> Self:
-        """A copy to raise elsewhere, so that tracebacks of different callers do not mix."""
-        # Not `copy.copy`, which calls the constructor again with `args`: here that is the finished
-        # sentence, and not what the constructors of this tree take.
+        """A copy to raise elsewhere, so that the tracebacks of different callers do not mix."""
+        # Not `copy.copy`, which calls the constructor with `args`: here that is the finished
+        # message, which the constructors of this tree do not take.
         twin = type(self).__new__(type(self))
         twin.args = self.args
         twin.__dict__.update(self.__dict__)
@@ -52,24 +52,25 @@ class UsageError(DragomanError):
 
 
 def shown(text: str) -> str:
-    """What a peer sent us, fit for a sentence: quoted, and cut where it is absurdly long."""
+    """Quote text from a peer for a message, and cut it if it is very long."""
     return repr(text) if len(text) <= 200 else f"{text[:160]!r}… ({len(text)} characters)"
 
 
 SHOWN_DETAILS_SIZE = 500
-"""Characters of what an agent adds to an error that are shown: enough for a path and a hint."""
+"""Maximum characters shown of the details an agent adds to an error: enough for a path and a
+hint."""
 
 
 LISTED_CHOICES = 12
-"""Names that a message lists in full. One real agent has 130 models."""
+"""Maximum number of names listed in a message. One real agent has 130 models."""
 
 CLOSE_CHOICES = 3
-"""Names that a message suggests where there are more than it lists."""
+"""Maximum number of names suggested when there are too many to list."""
 
 
 def alternatives(wanted: str, known: Iterable[str]) -> str:
-    """What there is instead of a name that does not exist: all of it, or the closest few."""
-    # Not at the top: only a message needs it.
+    """The available names for an unknown one: all of them, or the closest few."""
+    # Not at the top: only error messages need it.
     from difflib import get_close_matches
 
     names = [" ".join(name.split()) for name in dict.fromkeys(known)]
@@ -88,13 +89,13 @@ def alternatives(wanted: str, known: Iterable[str]) -> str:
 
 
 class RequestInProgress(UsageError):
-    """A half-duplex connection has one active request at a time, and it has one."""
+    """A half-duplex connection allows one active request at a time, and one is active."""
 
     error_class = "request_in_progress"
 
 
 class MessageTooLong(UsageError):
-    """An outbound message is over the line limit. Nothing was written."""
+    """An outbound message exceeds the line limit. Nothing was written."""
 
     error_class = "message_too_long"
 
@@ -105,31 +106,32 @@ class MessageTooLong(UsageError):
 
 
 class AddressInUse(UsageError):
-    """Somebody else already listens on this address. Connecting to it may be what is wanted."""
+    """Another process already listens on this address. You may want to connect to it instead."""
 
     error_class = "address_in_use"
 
 
 class Unsupported(UsageError):
-    """The other side did not say that it can do this, so it was not asked."""
+    """The other side did not announce this capability, so the request was not sent."""
 
     error_class = "unsupported"
 
 
 class TurnInProgress(UsageError):
-    """A session has one turn at a time: real agents do six different things with a second one."""
+    """A session allows one turn at a time: real agents handle a second one in six different
+    ways."""
 
     error_class = "turn_in_progress"
 
 
 class SessionUnusable(UsageError):
-    """The session was given up after a cancel that was never answered; open another."""
+    """The session was abandoned after a cancel that was never answered; open another."""
 
     error_class = "session_unusable"
 
 
 class InputTimeout(UsageError):
-    """Stdin, which belongs to the prompt, did not end in time. Nothing was started."""
+    """Stdin, which is part of the prompt, did not end in time. Nothing was started."""
 
     error_class = "input_timeout"
 
@@ -139,13 +141,13 @@ class InputTimeout(UsageError):
 
 
 class UnknownSession(UsageError):
-    """No stored session has this name or id, or what it had at its peer is gone."""
+    """No stored session has this name or id, or the peer no longer has it."""
 
     error_class = "unknown_session"
 
 
 class SessionLost(UnknownSession):
-    """The agent has lost a session that it had. What was said in it is stored here."""
+    """The agent has lost the session. The conversation is stored here."""
 
     error_class = "session_lost"
     blame = "peer"
@@ -158,13 +160,13 @@ class UnknownJob(UsageError):
 
 
 class FrontMatterInvalid(UsageError):
-    """A file's front matter cannot be read, or not be edited safely; the file is untouched."""
+    """The front matter of a file cannot be read or edited safely; the file is unchanged."""
 
     error_class = "front_matter_invalid"
 
 
 class ClientFileInvalid(UsageError):
-    """Another program's configuration cannot be read, or not be edited safely; it is untouched.
+    """The settings file of another program cannot be read or edited safely; it is unchanged.
 
     `remedy` says what would help.
     """
@@ -200,7 +202,7 @@ class DelegationInvalid(UsageError):
 
 
 class UnknownPeer(UsageError):
-    """No peer has this name. `nearest` are names that look like it."""
+    """No peer has this name. `nearest` are similar names."""
 
     error_class = "unknown_peer"
 
@@ -217,7 +219,7 @@ class UnknownPeer(UsageError):
 
 
 class UnknownRole(UsageError):
-    """No peer at all claims this role. The sentence lists the roles that are claimed."""
+    """No peer claims this role. The message lists the claimed roles."""
 
     error_class = "unknown_role"
 
@@ -238,16 +240,16 @@ class RoleNotClaimed(UsageError):
 
 
 class NoPeer(UsageError):
-    """Nobody can be asked for a role. `reasons` has one for every peer. Nothing was started."""
+    """No peer can take a role. `reasons` has one for every peer. Nothing was started."""
 
     error_class = "no_peer"
     over_budget: bool = False
-    """Whether a limit on what may be spent is all that is in the way."""
+    """Whether a spending limit is the only obstacle."""
 
     def __init__(self, role: str, reasons: Mapping[str, str], *, over_budget: bool = False) -> None:
         told = "".join(f"; {peer}: {why}" for peer, why in reasons.items())
         if len(reasons) > 1 and len(set(reasons.values())) == 1:
-            # What keeps everybody is said once.
+            # A reason that all peers share is given once.
             told = f": {next(iter(reasons.values()))}"
         super().__init__(f"nobody can be asked for {role}{told}")
         self.role = role
@@ -272,7 +274,7 @@ class PolicyNotEnforced(UsageError):
 
 
 class WrongLaunch(UsageError):
-    """A command line that people try and that does not start an agent. Nothing was started."""
+    """A command line that is known not to start an agent. Nothing was started."""
 
     error_class = "wrong_launch"
 
@@ -284,7 +286,7 @@ class WrongLaunch(UsageError):
 
 
 class ConfigInvalid(UsageError):
-    """A configuration file, a descriptor or a setting cannot be used as it stands.
+    """A configuration file, a descriptor or a setting is invalid.
 
     `origin` names the file, variable or flag, and `key` the place in it.
     """

@@ -1,7 +1,4 @@
-"""The numbers that travel in JSON-RPC errors.
-
-Owns the codes of the JSON-RPC standard and those the agent protocols add; a table, no behaviour.
-"""
+"""JSON-RPC error codes: those of the standard, and those the agent protocols add."""
 
 from __future__ import annotations
 
@@ -23,4 +20,4 @@ OVERLOADED: Final = -32001
 UNSUPPORTED_VERSION: Final = -32022
 
 UNKNOWN: Final = 0
-"""Stands for the code of an error object that carried no usable one."""
+"""Replaces the code of an error object that had no usable one."""

@@ -1,9 +1,9 @@
-"""Bytes in any cut become lines.
+"""Split a byte stream into lines.
 
-Owns the one line splitter of the project and its size guard. It does not know what a line means
-(`messages` does) or where bytes come from. Time is linear in the bytes fed: none is copied more
-than twice, but for the chunk that begins with a byte order mark. The bytes held are at most about
-twice the unfinished line, however small or large the pieces are that it came in.
+The only line splitter of the project, with its size guard. It does not know what a line means
+(`messages` does) or where bytes come from. Time is linear in the number of bytes: none is copied
+more than twice, except for a chunk that begins with a byte order mark. At most about twice the
+unfinished line is held in memory, however small or large its pieces are.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from __future__ import annotations
 from typing import Final
 
 DEFAULT_MAX_LINE_SIZE: Final = 16 * 1024 * 1024
-"""The largest line, in bytes of payload without its newline; exactly this many are allowed."""
+"""The maximum line size in bytes without the newline; exactly this many are allowed."""
 
 _BOM: Final = b"\xef\xbb\xbf"
 _RETURN: Final = 0x0D
-"""A number, because looking for a byte in bytes is ten times as fast as looking for bytes."""
+"""An int, because searching bytes for an int is ten times as fast as searching for bytes."""
 _FREE_PARTS: Final = 16
 _BLOCK_SIZE: Final = 64 * 1024
 
 
 class Framer:
-    """Collects bytes and gives out complete lines.
+    """Collects bytes and returns complete lines.
 
     A line ends with ``\\n`` or ``\\r\\n``, neither of which is part of it. One byte order mark at
-    the very beginning of the stream is skipped. Blank lines are given out as they are.
+    the very beginning of the stream is skipped. Blank lines are returned as they are.
 
-    `overflowed` turns true when a line is longer than the limit. Lines before it have been given
-    out; nothing after it will be: where the next line begins cannot be known for sure.
+    `overflowed` becomes true when a line exceeds the limit. The lines before it have been returned;
+    nothing after it will be, because it is uncertain where the next line begins.
     """
 
     __slots__ = (
@@ -45,9 +45,9 @@ class Framer:
         if max_line_size < 1:
             raise ValueError("max_line_size must be at least 1")
         self._limit = max_line_size
-        # The unfinished line. Whole pieces are kept as they came, without a copy; once there are
-        # many, small ones are gathered in blocks, because a million one-byte objects would hold
-        # forty times the memory of the bytes in them.
+        # The unfinished line. Large pieces are kept as they came, without a copy; if there are many
+        # small ones they are gathered in blocks, because a million one-byte objects would need
+        # forty times the memory of their bytes.
         self._parts: list[bytes | memoryview] = []
         self._size = 0
         self._block = bytearray()
@@ -59,7 +59,7 @@ class Framer:
         """Bytes copied so far, counted so that a test can prove that framing is linear."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take the next bytes; return the lines they complete."""
+        """Feed the next bytes; return the lines they complete."""
         if self.overflowed:
             return []
         if self._mark is not None:
@@ -73,10 +73,10 @@ class Framer:
             if unfinished:
                 lines[0] = self._take(lines[0])
             if _RETURN in data:
-                # What was joined has already lost its own carriage return.
+                # A joined line has already lost its carriage return.
                 self._strip_returns(lines, 1 if unfinished else 0)
-            # No line cut out of a chunk is longer than the chunk, so the usual case needs no look
-            # at each of them.
+            # No line cut from a chunk is longer than the chunk, so usually the lines need not be
+            # checked.
             if unfinished + size > self._limit and self._too_long(lines):
                 return lines
         if tail:
@@ -84,15 +84,15 @@ class Framer:
         return lines
 
     def end(self) -> bytes | None:
-        """The stream has ended: return a last line that had no newline, if there is one."""
+        """The stream has ended: return the last line if it had no newline, else None."""
         if self._mark:
-            # It did not become a byte order mark, so it is what it is.
+            # It did not become a byte order mark, so it is data.
             mark, self._mark = self._mark, None
             self._hold(mark)
         return self._take(b"") if self._size else None
 
     def _skip_mark(self, data: bytes) -> bytes:
-        """Drop a byte order mark, which may itself be cut; hold back what may become one."""
+        """Drop a byte order mark, which may itself be split; hold back what may become one."""
         held = self._mark or b""
         start = held + data[: len(_BOM)]
         if len(start) < len(_BOM) and _BOM.startswith(start):
@@ -122,7 +122,7 @@ class Framer:
             self._gather(piece)
 
     def _gather(self, piece: bytes) -> None:
-        """Copy a small piece into the open block, opening the next one when it is full."""
+        """Copy a small piece into the open block, and open the next one when it is full."""
         if self._block_used + len(piece) > len(self._block):
             self._seal()
             self._block = bytearray(_BLOCK_SIZE)
@@ -132,20 +132,20 @@ class Framer:
         self.copied += len(piece)
 
     def _seal(self) -> None:
-        """Make the open block, if there is one, a part like the others."""
+        """Turn the open block, if there is one, into a part like the others."""
         if self._block_used:
             self._parts.append(memoryview(self._block)[: self._block_used])
             self._block = bytearray()
             self._block_used = 0
 
     def _take(self, last: bytes) -> bytes:
-        """Join the unfinished line with its last piece, without a carriage return at its end."""
+        """Join the unfinished line with its last piece, without a trailing carriage return."""
         self._seal()
         parts = self._parts
         if last:
             parts.append(last)
         if parts[-1][-1] == _RETURN:
-            # A view, because cutting a line that is already joined would copy all of it again.
+            # A view, because slicing a line that is already joined would copy all of it again.
             parts[-1] = memoryview(parts[-1])[:-1]
         line = b"".join(parts)
         self.copied += len(line)
@@ -154,7 +154,7 @@ class Framer:
         return line
 
     def _strip_returns(self, lines: list[bytes], start: int) -> None:
-        """Cut the carriage return off the end of each line, from the one at `start` on."""
+        """Strip the carriage return from the end of each line, from index `start` on."""
         for index in range(start, len(lines)):
             line = lines[index]
             if line.endswith(b"\r"):

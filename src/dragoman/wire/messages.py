@@ -1,8 +1,8 @@
-"""Lines become JSON-RPC messages, and messages become lines.
+"""Encode and decode JSON-RPC messages.
 
-Owns the shape of the four kinds of message and what counts as one. The body of `params` and
-`result` stays raw: whoever knows its type decodes it, once. It does not know what a method means,
-or which answer belongs to which question (`peer` does).
+Defines the four kinds of message and what is valid. The bodies of `params` and `result` stay raw;
+the code that knows their type decodes them, once. What a method means is not known here, nor which
+response belongs to which request (`peer` does that).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ Id: TypeAlias = int | str
 """Strings and integers; ``1`` is not ``"1"``, ``0`` is an id, ``true`` is not."""
 
 MAX_ID_LENGTH: Final = 1024
-"""Characters in an id. A longer one is none: its answer might not fit into a line, and a question
-that can neither be answered nor refused would stay open for ever."""
+"""Maximum characters in an id. A longer one is invalid: its response might not fit into a line,
+and a request that can be neither answered nor refused would stay open forever."""
 
 NO_PARAMS: Final = Raw(b"")
-"""What a message without params has for them, to be known by identity; sent, it is left out."""
+"""The params of a message that has none, compared by identity; left out when sent."""
 
 BLANK: Final = "blank"
-"""The reason why an empty line is no message. It is nothing to complain about either."""
+"""The reason for an empty line. Empty lines are ignored rather than reported."""
 
 
 class Request(Struct, frozen=True, gc=False):
-    """Somebody asks and waits for an answer."""
+    """A request: the sender waits for a response."""
 
     id: Id
     method: str
@@ -42,7 +42,7 @@ class Request(Struct, frozen=True, gc=False):
 
 
 class Notification(Struct, frozen=True, gc=False):
-    """Somebody tells and waits for nothing."""
+    """A notification: no response is expected."""
 
     method: str
     params: Raw
@@ -50,7 +50,7 @@ class Notification(Struct, frozen=True, gc=False):
 
 
 class ResultResponse(Struct, frozen=True, gc=False):
-    """A question was answered. ``null`` is an answer too."""
+    """A successful response. ``null`` is a result too."""
 
     id: Id
     result: Raw
@@ -58,7 +58,7 @@ class ResultResponse(Struct, frozen=True, gc=False):
 
 
 class ErrorObject(Struct, frozen=True, omit_defaults=True):
-    """What an error says: `code` is `codes.UNKNOWN` where none was usable."""
+    """An error object; `code` is `codes.UNKNOWN` if there was no usable one."""
 
     code: int
     message: str
@@ -66,7 +66,7 @@ class ErrorObject(Struct, frozen=True, omit_defaults=True):
 
 
 class ErrorResponse(Struct, frozen=True):
-    """A question was answered with an error; without an id it is nobody's answer."""
+    """An error response; without an id it belongs to no request."""
 
     id: Id | None
     error: ErrorObject
@@ -74,9 +74,9 @@ class ErrorResponse(Struct, frozen=True):
 
 
 class Malformed(Struct, frozen=True):
-    """A line that is no message. `code` is what a strict end answers, None for "nothing".
+    """An invalid line. `code` is the error code a strict end responds with, None for no response.
 
-    `id` is set when the line is recognisably an answer to that question, only not a valid one.
+    `id` is set if the line is recognisably a response to that request, only not a valid one.
     """
 
     line: bytes
@@ -91,18 +91,18 @@ Message: TypeAlias = Request | Notification | ResultResponse | ErrorResponse | M
 class Envelope(Struct, gc=False):
     """Any message as it stands on the wire, decoded in one pass with its bodies left raw.
 
-    A `jsonrpc` member is neither required nor looked at, and other unknown members are ignored:
-    real programs leave the one out and add the others.
+    A `jsonrpc` member is neither required nor checked, and unknown members are ignored: real
+    programs leave out the former and add the latter.
     """
 
-    # Bounded to 64 bits because that is what the protocols allow and what can be sent back.
+    # Limited to 64 bits because that is what the protocols allow and what can be sent back.
     id: (
         Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
         | Annotated[str, Meta(max_length=MAX_ID_LENGTH)]
         | None
         | UnsetType
     ) = UNSET
-    # A method of null is no method: some programs write every member into every message.
+    # A method of null is treated as absent: some programs write every member into every message.
     method: str | None = None
     params: Raw = NO_PARAMS
     result: Raw | UnsetType = UNSET
@@ -112,13 +112,13 @@ class Envelope(Struct, gc=False):
 decode_envelope = msgspec.json.Decoder(Envelope).decode
 
 UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Everything the decoder raises for bytes that are not what was asked for."""
+"""Everything the decoder raises for bytes that do not match the type."""
 
 _NULL: Final = Raw(b"null")
 
 
 def decode(line: bytes) -> Message:
-    """What one line says. Never raises."""
+    """Decode one line. Never raises."""
     try:
         envelope = decode_envelope(line)
     except UNDECODABLE:
@@ -136,9 +136,9 @@ def decode(line: bytes) -> Message:
 
 
 def answer(envelope: Envelope, line: bytes) -> ResultResponse | ErrorResponse | Malformed:
-    """What an envelope without a method says."""
+    """Decode an envelope without a method."""
     id = None if envelope.id is UNSET else envelope.id
-    # Some programs send `"error": null` beside a result, as an older version of JSON-RPC asks.
+    # Some programs send `"error": null` beside a result, as an older version of JSON-RPC requires.
     if envelope.error is not UNSET and envelope.error != _NULL:
         return ErrorResponse(id, _error_object(envelope.error), line)
     if envelope.result is UNSET:
@@ -149,18 +149,18 @@ def answer(envelope: Envelope, line: bytes) -> ResultResponse | ErrorResponse | 
 
 
 def null_id(line: bytes) -> Malformed:
-    """A question that nobody could answer: the answer would name no question."""
+    """A request whose response could not name it."""
     return Malformed(line, codes.INVALID_REQUEST, "a request must not have the id null")
 
 
 def reread(line: bytes) -> Envelope | Malformed:
-    """Look again at a line that `decode_envelope` refused: mend it, or say what is wrong.
+    """Decode a line again that `decode_envelope` rejected: repair it, or say what is wrong.
 
-    The one thing that is mended is half of a surrogate pair, which JSON allows and the decoder
-    does not: programs that stream text in UTF-16 units send it when they cut an emoji in two. One
-    such character must not cost the whole message, or the answer that somebody waits for. In an id
-    it is not mended (nor is an id believed that may have been), because the answer has to carry
-    the very same one.
+    Only one thing is repaired: an unpaired surrogate, which JSON allows and the decoder does not.
+    Programs that stream text in UTF-16 units send it when they split an emoji. One such character
+    must not cost the whole message, or a response that a caller waits for. It is not repaired in an
+    id (nor is an id accepted that may have contained one), because the response has to carry
+    exactly the same id.
     """
     mended = mend(line)
     if mended is not line:
@@ -175,7 +175,7 @@ def reread(line: bytes) -> Envelope | Malformed:
 
 
 def _explain(line: bytes, mended: bytes) -> Malformed:
-    """Why a line is no message, and what a strict end says to it."""
+    """Why a line is invalid, and what a strict end responds."""
     if not line.strip():
         return Malformed(line, None, BLANK)
     try:
@@ -187,14 +187,14 @@ def _explain(line: bytes, mended: bytes) -> Malformed:
     if not isinstance(value, dict):
         return Malformed(line, codes.INVALID_REQUEST, "not an object")
     if value.get("method") is None and ("result" in value or "error" in value):
-        # An answer to an answer would be the beginning of an endless exchange of complaints.
+        # Responding to a response could start an endless exchange of errors.
         return Malformed(line, None, "an answer whose id is not valid")
     return Malformed(line, codes.INVALID_REQUEST, "the id or the method is not valid")
 
 
 _WHOLE_PAIR_SIZE: Final = len(b"\\ud83d\\ude00")
-# Every escape is matched, whole, so that the second half of an escaped backslash or of a pair is
-# never taken for the beginning of one.
+# Every escape is matched whole, so that the second half of an escaped backslash or of a surrogate
+# pair is never taken for the beginning of one.
 _ESCAPE: Final = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})?"
     rb"|u[dD][c-fC-F][0-9a-fA-F]{2}|.)"
@@ -202,9 +202,9 @@ _ESCAPE: Final = re.compile(
 
 
 def mend(text: bytes) -> bytes:
-    """JSON text with every half of a surrogate pair replaced by the replacement character.
+    """JSON text with every unpaired surrogate replaced by the replacement character.
 
-    The same object if there is none that could be one.
+    Returns the same object if there is none.
     """
     return _ESCAPE.sub(_mended, text) if b"\\ud" in text or b"\\uD" in text else text
 
@@ -227,7 +227,7 @@ _decode_loose_error = msgspec.json.Decoder(_LooseError).decode
 
 
 def _error_object(raw: Raw) -> ErrorObject:
-    """Read an error object that may be anything; what has no other place is kept as its data."""
+    """Read an error object of any shape; what has no field of its own is kept as `data`."""
     try:
         loose = _decode_loose_error(raw)
     except UNDECODABLE:
@@ -247,7 +247,7 @@ def _error_object(raw: Raw) -> ErrorObject:
 
 
 def _value(raw: Raw) -> Any:
-    """The value of a body of which nothing is known, or its text if it cannot be decoded."""
+    """The decoded value of an untyped body, or its text if it cannot be decoded."""
     try:
         return msgspec.json.decode(raw)
     except UNDECODABLE:
@@ -275,7 +275,7 @@ class _Refusal(Struct):
     error: ErrorObject
 
 
-# The constant member `"jsonrpc": "2.0"` is a struct tag, so that it costs nothing to write.
+# The constant member `"jsonrpc": "2.0"` is a struct tag, so writing it costs nothing.
 class _Call2(_Call, tag_field="jsonrpc", tag="2.0"):
     pass
 
@@ -294,34 +294,35 @@ class _Refusal2(_Refusal, tag_field="jsonrpc", tag="2.0"):
 
 _encode = msgspec.json.Encoder().encode
 
-# Numbers, because looking for a byte in bytes is ten times as fast as looking for bytes.
+# Ints, because searching bytes for an int is ten times as fast as searching for bytes.
 _NEWLINE: Final = 0x0A
 _RETURN: Final = 0x0D
 
 
 class Reserved(NamedTuple):
-    """A text that never gets on the wire, for a dialect whose values write it where they hold what
-    has to be put elsewhere first. Looking for it afterwards costs next to nothing, and looking at
-    every value before would cost more than writing it."""
+    """A marker that never reaches the wire. A dialect's values write it where they hold data
+    that has to be moved elsewhere first. Searching for it after encoding is nearly free;
+    checking every value before would cost more than encoding it."""
 
     text: bytes
     clear: Callable[[Any], Any]
-    """Makes a body that does not write it of one that did."""
+    """Rewrites a body that contains the marker into one that does not."""
 
 
 class Writer:
-    """Makes the lines of one end, with or without the `jsonrpc` member. Lines have no newline yet.
+    """Encodes the messages of one end, with or without the `jsonrpc` member. Lines have no newline
+    yet.
 
-    `params` and `result` may be anything msgspec can encode, `Raw` included; ``UNSET`` (and
-    `NO_PARAMS`, so that a message can be passed on) leaves `params` out. What
-    cannot be encoded is a `UsageError`.
+    `params` and `result` may be anything msgspec can encode, including `Raw`; ``UNSET`` (and
+    `NO_PARAMS`, so that a message can be forwarded) leaves `params` out. Raises `UsageError` for
+    what cannot be encoded.
     """
 
     __slots__ = ("_answer", "_call", "_clear", "_first", "_refusal", "_reserved", "_tell")
 
     def __init__(self, *, jsonrpc: bool = True, reserved: Reserved | None = None) -> None:
         self._reserved = b"" if reserved is None else reserved.text
-        # Its first byte is looked for first: that takes a fifth of the time.
+        # Search for its first byte first: that takes a fifth of the time.
         self._first = 0 if reserved is None else reserved.text[0]
         self._clear = None if reserved is None else reserved.clear
         self._call: type[_Call] = _Call2 if jsonrpc else _Call
@@ -329,7 +330,7 @@ class Writer:
         self._answer: type[_Answer] = _Answer2 if jsonrpc else _Answer
         self._refusal: type[_Refusal] = _Refusal2 if jsonrpc else _Refusal
 
-    # `_line` is written out in these three: nothing else is done as often.
+    # `_line` is inlined in these three: nothing else runs as often.
 
     def request(self, id: Id, method: str, params: Any = UNSET) -> bytes:
         try:
@@ -369,11 +370,11 @@ class Writer:
 
 
 PARAMS: Final = b'"params":'
-"""What stands before the params in a line of a `Writer`. Before that stands the method, and a quote
-within it is escaped: the first place is the right one."""
+"""Precedes the params in a line of a `Writer`. Only the method stands before it, and quotes in
+a method are escaped, so the first occurrence is the right one."""
 
 BACKSLASH: Final = 0x5C
-"""What every escape begins with, to be looked for before `mend`."""
+"""The first byte of every escape, searched for before `mend`."""
 
 
 def _line(message: Struct) -> bytes:
@@ -392,6 +393,7 @@ def _unwritable(error: Exception) -> UsageError:
 
 
 def _on_one_line(line: bytes) -> bytes:
-    """A raw body may have been pretty-printed. In JSON a line break is only ever white space:
-    inside a string it is an escape. A carriage return alone ends a line for some readers."""
+    """A raw body may have been pretty-printed. A line break in JSON is always white space,
+    since inside a string it is escaped. Some readers take a carriage return alone for the end
+    of a line."""
     return line.replace(b"\n", b" ").replace(b"\r", b" ")

@@ -1,9 +1,9 @@
-"""One end of a JSON-RPC conversation as a state machine.
+"""One end of a JSON-RPC connection as a state machine.
 
-Owns correlation in both directions: which answers are awaited, which questions are still to be
-answered, and what to make of an answer that fits nothing. It does no I/O and does not know time;
-`dragoman.rpc` moves its bytes and decides how long to wait. Ids of the two directions are separate
-worlds: the other side's 0 has nothing to do with ours.
+Owns correlation in both directions: which responses are pending, which requests still need a
+response, and how to classify a response that matches nothing. Does no I/O and knows no time;
+`dragoman.rpc` moves the bytes and decides how long to wait. The ids of the two directions are
+independent: the other side's 0 is unrelated to ours.
 """
 
 from __future__ import annotations
@@ -31,23 +31,24 @@ from dragoman.wire.messages import (
 Slot = TypeVar("Slot")
 
 _REMEMBERED: Final = 1024
-"""How many given-up requests are remembered, to tell a late answer from one never asked for."""
+"""How many abandoned requests are remembered, to distinguish a late response from an unknown
+one."""
 
 _SHORT: Final = 512
-"""Bytes of a line up to which its params are copied."""
+"""Maximum size of a line whose params are copied."""
 
 
 class End(enum.Enum):
-    """Which end we are. It decides what bad input gets."""
+    """Which end this is. It decides how invalid input is handled."""
 
     CLIENT = "client"
-    """Bad input is noise: it is reported here and nothing is sent."""
+    """Invalid input is reported as `Noise`; nothing is sent."""
     AGENT = "agent"
-    """Bad input is answered with a JSON-RPC error, as the standard asks of a server."""
+    """Invalid input is answered with a JSON-RPC error, as the standard requires of a server."""
 
 
 class ResultReceived(Struct, Generic[Slot], frozen=True, gc=False):
-    """The request behind `slot` has its result."""
+    """The request of `slot` got its result."""
 
     slot: Slot
     id: Id
@@ -56,7 +57,7 @@ class ResultReceived(Struct, Generic[Slot], frozen=True, gc=False):
 
 
 class Failed(Struct, Generic[Slot], frozen=True):
-    """The request behind `slot` was answered with an error."""
+    """The request of `slot` got an error response."""
 
     slot: Slot
     id: Id
@@ -65,7 +66,7 @@ class Failed(Struct, Generic[Slot], frozen=True):
 
 
 class Invalid(Struct, Generic[Slot], frozen=True):
-    """The request behind `slot` was answered with something that is no answer. It is settled."""
+    """The request of `slot` got an invalid response. It is settled."""
 
     slot: Slot
     id: Id
@@ -74,8 +75,9 @@ class Invalid(Struct, Generic[Slot], frozen=True):
 
 
 class Stray(Struct, frozen=True):
-    """An answer that settles nothing. `why`: ``late`` (we had given up), ``duplicate`` (or so old
-    that we forgot), ``unknown`` (never asked), ``no_id`` (an error that names no request)."""
+    """A response that matches no pending request. `why`: ``late`` (we had given up),
+    ``duplicate`` (or too old to be remembered), ``unknown`` (never sent), ``no_id`` (an error
+    without an id)."""
 
     why: str
     id: Id | None
@@ -84,7 +86,7 @@ class Stray(Struct, frozen=True):
 
 
 class Noise(Struct, frozen=True):
-    """A line that is no message. `reply` is what has to be sent back, if anything."""
+    """A line that is not a message. `reply` is the line to send back, if any."""
 
     line: bytes
     reason: str
@@ -92,14 +94,14 @@ class Noise(Struct, frozen=True):
 
 
 class Repeated(Struct, frozen=True):
-    """A request with an id that is still open. It is not to be handled; `reply` says so."""
+    """A request whose id is still open. It must not be handled; send `reply` instead."""
 
     request: Request
     reply: bytes
 
 
 class Overrun(Struct, frozen=True):
-    """A line was over the limit. Nothing more will be read: the connection has to end."""
+    """A line exceeded the limit. Nothing more is read: the connection has to end."""
 
     error: LineTooLong
 
@@ -118,7 +120,7 @@ Event: TypeAlias = (
 
 
 class Unanswered(Struct, Generic[Slot], frozen=True):
-    """A request of ours that has no answer."""
+    """A request of ours without a response."""
 
     id: Id
     method: str
@@ -126,10 +128,10 @@ class Unanswered(Struct, Generic[Slot], frozen=True):
 
 
 class PeerState(Generic[Slot]):
-    """The state of one end. `Slot` is whatever the owner wants back with an answer.
+    """The state of one end. `Slot` is any value that the owner wants back with the response.
 
-    Every method that makes something to send returns the line, without its newline, and has
-    already counted on its being sent.
+    Every method that creates a message returns its line, without the newline, and assumes that the
+    line will be sent.
     """
 
     __slots__ = (
@@ -165,12 +167,12 @@ class PeerState(Generic[Slot]):
         self._open: set[Id] = set()
         self._overrun = False
 
-    # -- what we send
+    # -- sending
 
     def request(self, method: str, slot: Slot, params: Any = UNSET) -> tuple[Id, bytes]:
-        """Ask. Returns the request's id and its line."""
+        """Create a request. Returns its id and its line."""
         if self._half_duplex and (self._pending or self._abandoned):
-            # A request that we gave up is still being worked on over there.
+            # The other side is still working on the request that we gave up.
             raise RequestInProgress(
                 f"{method} cannot be sent: this dialect allows one request at a time, "
                 "and one is still unanswered"
@@ -191,7 +193,7 @@ class PeerState(Generic[Slot]):
         return line
 
     def result(self, id: Id, result: Any) -> bytes:
-        """Answer a request of theirs."""
+        """Create the response to a request of the other side."""
         if id not in self._open:
             raise _not_open(id)
         line = self._writer.result(id, result)
@@ -201,7 +203,7 @@ class PeerState(Generic[Slot]):
         return line
 
     def failure(self, id: Id, code: int, message: str, data: Any = None) -> bytes:
-        """Answer a request of theirs with an error."""
+        """Create an error response to a request of the other side."""
         if id not in self._open:
             raise _not_open(id)
         line = self._writer.failure(id, ErrorObject(code, message, data))
@@ -211,60 +213,60 @@ class PeerState(Generic[Slot]):
         return line
 
     def abandon(self, id: Id) -> None:
-        """Give up a request of ours: its answer, should it come, will be a late `Stray`."""
+        """Give up a request of ours: a response that still arrives becomes a late `Stray`."""
         if self._pending.pop(id, None) is not None:
             self._abandoned[id] = None
             if len(self._abandoned) > _REMEMBERED:
                 self._abandoned.popitem(last=False)
 
-    # -- what we receive
+    # -- receiving
 
     def receive(self, data: bytes) -> list[Event[Slot]]:
-        """Take bytes; return what they say, in order."""
+        """Feed bytes; return the events they contain, in order."""
         return self._read(self._framer.feed(data))
 
     def receive_end(self) -> list[Event[Slot]]:
-        """The stream has ended: return what a last line without a newline says."""
+        """The stream has ended: return the events of a last line without a newline."""
         line = self._framer.end()
-        # A line that was cut off in the middle is hardly ever JSON; then it is noise like any
-        # other, and there is nobody left to answer to.
+        # A truncated line is hardly ever valid JSON; then it is noise, and no reply can be sent.
         return [
             Noise(event.line, event.reason) if isinstance(event, Noise) else event
             for event in self._read([] if line is None else [line])
         ]
 
-    # -- what is open
+    # -- open requests
 
     @property
     def unanswered(self) -> list[Unanswered[Slot]]:
-        """Our requests that have no answer yet, oldest first."""
+        """Our requests that have no response yet, oldest first."""
         return [Unanswered(id, method, slot) for id, (method, slot) in self._pending.items()]
 
     @property
     def waits(self) -> bool:
-        """Whether a request of ours has no answer yet."""
+        """Whether a request of ours has no response yet."""
         return bool(self._pending)
 
     def is_open(self, id: Id) -> bool:
-        """Whether a request of theirs with this id still needs its answer."""
+        """Whether a request of the other side with this id still needs its response."""
         return id in self._open
 
-    # -- inside
+    # -- decoding
 
     def _read(self, lines: list[bytes]) -> list[Event[Slot]]:
-        """What the lines say, and after them, once, that one was too long."""
+        """Decode lines; the last event, once, is that a line was too long."""
         events: list[Event[Slot]] = []
         append = events.append
         decode = messages.decode_envelope
         pending = self._pending
         for line in lines:
-            # The common kinds are told apart here rather than by `messages.decode`, because calls
-            # and values in between are a fifth of the cost of a message, and a third of an answer.
+            # The common kinds are distinguished here rather than by `messages.decode`, because the
+            # calls and values in between are a fifth of the cost of a message, and a third of a
+            # response.
             try:
                 envelope = decode(line)
             except messages.UNDECODABLE:
                 if not line:
-                    # Blank, and worth a short cut: some programs write them without end.
+                    # Blank lines get a shortcut: some programs write them endlessly.
                     continue
                 second = messages.reread(line)
                 if isinstance(second, Malformed):
@@ -275,7 +277,7 @@ class PeerState(Generic[Slot]):
             id = envelope.id
             if method is None:
                 result = envelope.result
-                # An id of ours is a number. `type` rather than isinstance: it is the faster one.
+                # Our ids are ints. `type` is faster than isinstance.
                 if (
                     result is not UNSET
                     and envelope.error is UNSET
@@ -329,7 +331,7 @@ class PeerState(Generic[Slot]):
         if id in self._abandoned:
             del self._abandoned[id]
             return "late"
-        # Our ids are counted up from zero, so one below the next was ours once.
+        # Our ids count up from zero, so every id below the next one was used.
         return "duplicate" if type(id) is int and 0 <= id < self._next_id else "unknown"
 
     def _malformed(self, message: Malformed, append: Any) -> None:
@@ -343,13 +345,13 @@ class PeerState(Generic[Slot]):
 
 
 class LinkState(PeerState[Slot]):
-    """The state of one end whose other end is in the same process. Notifications, which are nearly
-    everything that is sent, are handed over as what they are; the rest as lines."""
+    """The state of one end whose other end is in the same process. Notifications, nearly all of
+    the traffic, are passed as objects; the rest as lines."""
 
     __slots__ = ()
 
     def told(self, method: str, params: Any = UNSET) -> Notification:
-        """Tell, as the other end will read it."""
+        """Create a notification, as the other end will decode it."""
         line = self._writer.notification(method, params)
         if messages.BACKSLASH in line:
             line = messages.mend(line)
@@ -364,7 +366,7 @@ class LinkState(PeerState[Slot]):
         return Notification(method, Raw(line[cut] if short else memoryview(line)[cut]), line)
 
     def receive(self, data: Iterable[Notification | bytes]) -> list[Event[Slot]]:  # type: ignore[override]
-        """Take what the other end sent; return what it says, in order."""
+        """Take what the other end sent; return the events, in order."""
         events: list[Event[Slot]] = []
         for each in data:
             if type(each) is Notification:
