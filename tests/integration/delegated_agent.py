@@ -170,14 +170,16 @@ def nested(environment: dict[str, str]) -> int:
     ).returncode
 
 
-def choices_kept() -> dict[str, Any]:
-    """A choice of models or modes that is offered and never taken."""
-    kind = how().removeprefix("keeps-")
-    if kind not in ("model", "mode"):
+def choices_kept(asked: str = "small") -> dict[str, Any]:
+    """A choice of models or modes, of which only the first is ever taken: in place of another the
+    first, or a third one."""
+    manner, _, kind = how().partition("-")
+    if manner not in ("keeps", "third") or kind not in ("model", "mode"):
         return {}
-    choices = [{"value": name, "name": name} for name in ("small", "large")]
+    choices = [{"value": name, "name": name} for name in ("small", "large", "other")]
     option = {"id": kind, "name": kind, "category": kind, "type": "select"}
-    return {"configOptions": [{**option, "currentValue": "small", "options": choices}]}
+    taken = "small" if manner == "keeps" or asked == "small" else "other"
+    return {"configOptions": [{**option, "currentValue": taken, "options": choices}]}
 
 
 def how() -> str:
@@ -215,8 +217,8 @@ def main() -> None:
                 session = f"{NAME}-{len(folders) + 1}"
                 folders[session] = Path(params["cwd"])
                 answer(id, {"sessionId": session, **choices_kept()})
-            case "session/set_config_option" if how() in ("keeps-model", "keeps-mode"):
-                answer(id, choices_kept())
+            case "session/set_config_option" if choices_kept():
+                answer(id, choices_kept(params["value"]))
             case "session/prompt":
                 hanging[params["sessionId"]] = id
                 prompt(id, params, folders[params["sessionId"]])

@@ -304,21 +304,16 @@ async def test_a_model_that_the_peer_silently_does_not_take_is_not_prompted(warm
             wanted = {"peer": "alpha", "prompt": "x", "session": session}
             asked = (await client.call_tool("ask_peer", wanted)).structured_content
             told.append(asked["error"]["message"])
+    edited = await by_acp(warm, nothing)
+    assert (edited["errorClass"], edited["mayHaveRun"]) == ("protocol_mismatch", False)
+    message, _, advice = edited["failure"]["message"].partition("; ")
+    assert advice == "choose another model, or leave it out: then alpha decides"
+    told.append(message)
     assert set(told) == {"alpha was asked for the model 'large' and took 'small'"}
     assert read_lines(warm.home / "alpha.prompts") == []
     listed = warm("sessions", "list", "--closed", "--format", "json")
-    assert (listed.code, listed.out) == (0, ""), "what was begun for this is discarded"
-
-
-@aio
-async def test_an_editor_is_told_of_a_model_that_the_peer_silently_does_not_take(warm: Cli) -> None:
-    config = warm.home / "config_home" / "config.toml"
-    config.write_text(f'{config.read_text()}\n[peer.alpha]\nmodel = "large"\n')
-    answers(warm, "keeps-model")
-    # Its user sees which model is used and can choose another, so that the prompt is sent.
-    async with editor(warm, "--peer", "alpha") as it:
-        assert await in_new_session(it, warm) == {"outcome": "end_turn"}
-        assert it.text().startswith("alpha was asked for the model 'large' and took 'small'\n")
+    left = [json.loads(line)["peer"] for line in listed.out.splitlines()]
+    assert left == ["dragoman"], "what was begun for this is discarded, but for the editor's own"
 
 
 def test_an_agent_that_never_answers_is_a_timeout_with_a_broker_and_without(warm: Cli) -> None:

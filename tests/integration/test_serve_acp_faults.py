@@ -52,27 +52,81 @@ def warm() -> Iterator[Cli]:
         yield cli
 
 
+def ask_for_large(cli: Cli) -> None:
+    """Ask for a model in the settings that the peer offers and does not take."""
+    config = cli.home / "config_home" / "config.toml"
+    config.write_text(f'{config.read_text()}\n[peer.alpha]\nmodel = "large"\n')
+    answers(cli, "keeps-model")
+
+
+NOT_TAKEN = (
+    "alpha was asked for the model 'large' and took 'small'; "
+    "choose another model, or leave it out: then alpha decides"
+)
+
+
 @pytest.mark.parametrize("session", ["new", "of a later choice"])
 @aio
-async def test_an_editor_is_told_that_the_peer_did_not_take_the_model(
+async def test_nothing_is_prompted_until_the_user_chooses_a_model_that_the_peer_takes(
     session: str, warm: Cli
 ) -> None:
-    # It shows which model is used, and its user may choose another one: that is not an error.
-    config = warm.home / "config_home" / "config.toml"
-    config.write_text(f'{config.read_text()}\n[peer.alpha]\nmodel = "large"\n')
-    answers(warm, "keeps-model")
+    ask_for_large(warm)
     words = ("--peer", "alpha") if session == "new" else ()
     async with editor(warm, *words) as it:
         opened = await it.agent.new_session(str(warm.cwd))
         if session != "new":
             await it.agent.set_config_option("peer", opened.session_id, "alpha")
-        asked = await it.agent.set_config_option("model", opened.session_id, "large")
-        used = {one.id: one.current_value for one in asked.config_options}
+        for _ in range(2):
+            with pytest.raises(sdk.RequestError) as refused:
+                await it.ask(opened.session_id, "x")
+            assert str(refused.value) == NOT_TAKEN
+        with pytest.raises(sdk.RequestError) as refused:
+            await it.agent.set_config_option("model", opened.session_id, "large")
+        assert str(refused.value) == NOT_TAKEN
+        assert read_lines(warm.home / "alpha.prompts") == []
+        chosen = await it.agent.set_config_option("model", opened.session_id, "small")
+        used = {one.id: one.current_value for one in chosen.config_options}
         assert used["model"] == "small"
-        notice = "alpha was asked for the model 'large' and took 'small'"
-        assert notice in await it.ask(opened.session_id, "x")
+        assert await it.ask(opened.session_id, "x") == "alpha did: x"
+        # The one before stays, and prompts go on with it.
+        with pytest.raises(sdk.RequestError) as refused:
+            await it.agent.set_config_option("model", opened.session_id, "large")
+        assert str(refused.value) == NOT_TAKEN
         assert await it.ask(opened.session_id, "y") == "alpha did: y"
     assert read_lines(warm.home / "alpha.prompts") == ["x", "y"]
+
+
+@aio
+async def test_a_model_that_was_not_taken_is_asked_for_again_when_the_session_is_loaded(
+    warm: Cli,
+) -> None:
+    ask_for_large(warm)
+    async with editor(warm, "--peer", "alpha") as it:
+        session = (await it.agent.new_session(str(warm.cwd))).session_id
+    async with editor(warm, "--peer", "alpha") as it:
+        await it.agent.load_session(str(warm.cwd), session)
+        with pytest.raises(sdk.RequestError) as refused:
+            await it.ask(session, "x")
+        assert str(refused.value) == NOT_TAKEN
+    config = warm.home / "config_home" / "config.toml"
+    config.write_text(config.read_text().replace('"large"', '"small"'))
+    async with editor(warm, "--peer", "alpha") as it:
+        await it.agent.load_session(str(warm.cwd), session)
+        assert await it.ask(session, "y") == "alpha did: y"
+    assert read_lines(warm.home / "alpha.prompts") == ["y"]
+
+
+@aio
+async def test_a_peer_that_takes_a_third_model_is_set_back_to_the_one_before(warm: Cli) -> None:
+    answers(warm, "third-model")
+    async with editor(warm, "--peer", "alpha") as it:
+        session = (await it.agent.new_session(str(warm.cwd))).session_id
+        with pytest.raises(sdk.RequestError, match="asked for the model 'large' and took 'other'"):
+            await it.agent.set_config_option("model", session, "large")
+        chosen = await it.agent.set_config_option("role", session, "review")
+        used = {one.id: one.current_value for one in chosen.config_options}
+        assert used["model"] == "small"
+        assert await it.ask(session, "x") == "alpha did: x"
 
 
 @pytest.mark.parametrize("how", ["hang", "deaf"])

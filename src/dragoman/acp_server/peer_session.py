@@ -28,17 +28,25 @@ from dragoman.delegation.permission_ceiling import (
 )
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.discovery import ACP
-from dragoman.errors import BrokerError, DragomanError, NotPermitted, RemoteError, Unsupported
+from dragoman.errors import (
+    BrokerError,
+    DragomanError,
+    NotPermitted,
+    ProtocolMismatch,
+    RemoteError,
+    Unsupported,
+)
 from dragoman.events.model import Event
 from dragoman.events.parts import Block, Resource, Text
 from dragoman.events.view import View
 from dragoman.gateway import prompt_responses
-from dragoman.gateway.choices import stands_for_models
+from dragoman.gateway.choices import MODEL_OPTION, stands_for_models
 from dragoman.policy import Approver, allows_everything, unattended
 from dragoman.runs.adapter_run import adapter_work
 from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.context import redacted_stderr
 from dragoman.runs.lineage import inherited
+from dragoman.runs.model_choice import model_in_use, switch_model
 from dragoman.runs.run import Run, RunListener
 from dragoman.runs.run_request import RunRequest
 from dragoman.runs.run_result import RunResult
@@ -122,7 +130,8 @@ class PeerSession(RunListener):
             additional_directories=folders,
             mode=own.mode,
             model=own.model,
-            # An editor shows which model is used, and lets its user choose another.
+            # The session is open without it, so that the client's user can choose another model
+            # there. Until then nothing is prompted.
             model_strict=False,
             restored_as_is=True,
             approver=Approver(
@@ -157,6 +166,7 @@ class PeerSession(RunListener):
             ),
         )
         self._run = Run(self._request, listener=self, cancel=CancelHandle(one_turn=True))
+        self._refused: DragomanError | None = None
         self._gap = ""
         self._follow: Callable[[ConversationTurn], Awaitable[None]]
         self._began: Callable[[], None]
@@ -181,6 +191,11 @@ class PeerSession(RunListener):
     def view(self) -> View:
         """How the session is set up now."""
         return self._run.seen.view
+
+    @property
+    def usable(self) -> bool:
+        """Whether prompts are sent. They are not if the peer uses a model that was not chosen."""
+        return self._refused is None
 
     @property
     def adapted(self) -> bool:
@@ -232,13 +247,14 @@ class PeerSession(RunListener):
                     )
                 if self._unused_servers:
                     self.notice(self._unused_servers)
-                for note in run.seen.notes:
-                    self.notice(note)
+                self._refused = run.seen.model_error
                 self._tell_gap()
                 if not ready.done():
                     ready.set_result(None)
                 await self._leaving.wait()
-                if self._closing_session or not (run.warm or self._can_return()):
+                if self._refused is not None:
+                    await run.discard_unused()
+                elif self._closing_session or not (run.warm or self._can_return()):
                     await leave(self.conversation, timeout=SESSION_TIMEOUT)
         except DragomanError as error:
             if not ready.done():
@@ -296,16 +312,36 @@ class PeerSession(RunListener):
             await switch(mode)
 
     async def set_option(self, name: str, value: str | bool) -> None:
-        """Set an option that the client's user has chosen. Raises `PolicyNotEnforced`."""
+        """Set an option that the client's user has chosen. Raises `PolicyNotEnforced`, and
+        `ProtocolMismatch` for a model that the peer does not take."""
         self._request.enforced.check_option(name, value)
         kinds = {one.id: one.category for one in self.view.options}
-        if isinstance(value, str) and (kinds.get(name) or name) == "mode":
-            self._request.enforced.check_mode(value)
+        kind = kinds.get(name) or name
         with self._broker_named():
-            if isinstance(value, str) and stands_for_models(self.conversation, name):
-                await self.conversation.set_model(value)
+            if kind == MODEL_OPTION and isinstance(value, str):
+                await self._set_model(name, value)
+                return
+            if kind == "mode" and isinstance(value, str):
+                self._request.enforced.check_mode(value)
+            await self.conversation.set_option(name, value)
+
+    async def _set_model(self, name: str, wanted: str) -> None:
+        conversation = self.conversation
+
+        async def switch(model: str) -> None:
+            if stands_for_models(conversation, name):
+                await conversation.set_model(model)
             else:
-                await self.conversation.set_option(name, value)
+                await conversation.set_option(name, model)
+
+        before = model_in_use(self.view)
+        try:
+            await switch_model(self.view, wanted, peer=self.name, switch=switch)
+        except ProtocolMismatch as error:
+            if model_in_use(self.view) != before:
+                self._refused = error
+            raise
+        self._refused = None
 
     @contextmanager
     def _broker_named(self) -> Iterator[None]:
@@ -356,7 +392,10 @@ class PeerSession(RunListener):
         follow: Callable[[ConversationTurn], Awaitable[None]],
     ) -> RunResult:
         """One turn. `on_begin` is called before the prompt is sent, `follow` takes the events.
-        Raises what kept the prompt from being sent, such as `PolicyNotEnforced`."""
+        Raises what kept the prompt from being sent, such as `PolicyNotEnforced`, or the peer's
+        refusal of the model."""
+        if self._refused is not None:
+            raise self._refused.fresh()
         request = self._request
         self._began, self._follow = on_begin, follow
         seen = await self._run.prompt([self._taken(block) for block in blocks], job=job)

@@ -175,7 +175,9 @@ class EditorSession:
         await (await self.worker()).set_mode(mode_id)
 
     async def set_option(self, option_id: str, value: str | bool) -> None:
-        await (await self.worker()).set_option(theirs(option_id), value)
+        worker = await self.worker()
+        await worker.set_option(theirs(option_id), value)
+        self._remember(worker)
 
     async def worker(self) -> PeerSession:
         """The session with the chosen peer; connect to it if needed."""
@@ -221,15 +223,20 @@ class EditorSession:
         if opened.context != RESTORED:
             # It has a new session, in which nothing was said yet.
             self.memory.forgot(name)
-        if self._threads.get(name) != opened.key:
-            self._threads[name] = opened.key
-            self._store.thread(self.session.id, peer=name, key=opened.key)
+        self._remember(worker)
         # The settings of the session that an adapter opens for a prompt are the adapter's.
         offered = None if worker.adapted else Choices(opened.conversation, worker.view)
         self.choices.show(offered)
         self.session.mode = self.choices.first_mode
         self.updates.follow(opened.conversation)
         return worker
+
+    def _remember(self, worker: PeerSession) -> None:
+        """Store which session of the peer this one goes on in, once prompts can be sent there."""
+        name, key = worker.name, worker.opened.key
+        if worker.usable and self._threads.get(name) != key:
+            self._threads[name] = key
+            self._store.thread(self.session.id, peer=name, key=key)
 
     def _read_threads(self) -> None:
         try:

@@ -328,8 +328,8 @@ class Attempt:
 
     def _report(self, ended_at: float, changed: Changed | None, workspace: Path) -> AttemptReport:
         seen = self.seen
-        for note in seen.notes:
-            self.setting.on_notice(note)
+        if seen.model_error is not None:
+            self.setting.on_notice(str(seen.model_error))
         if seen.result is None:
             assert seen.error is not None
             return self._without_turn(seen.error, changed, ended_at)

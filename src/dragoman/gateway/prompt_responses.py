@@ -17,7 +17,14 @@ from dragoman.client.conversation import Result
 from dragoman.client.results import with_end
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import shape, translate
-from dragoman.errors import AuthRequired, DragomanError, InvalidAnswer, RemoteError, UsageError
+from dragoman.errors import (
+    AuthRequired,
+    DragomanError,
+    InvalidAnswer,
+    ProtocolMismatch,
+    RemoteError,
+    UsageError,
+)
 from dragoman.events import model
 from dragoman.events.parts import Usage
 from dragoman.events.words import Outcome, outcome_of
@@ -177,4 +184,8 @@ def refusal(error: DragomanError) -> RemoteError:
             }
             wrong = isinstance(error, UsageError)
             code = codes.INVALID_PARAMS if wrong else codes.INTERNAL_ERROR
-            return RemoteError(code, str(error), data)
+            text = str(error)
+            if isinstance(error, ProtocolMismatch) and error.hint:
+                # A client shows its user the message and nothing else.
+                text = f"{text}; {error.hint}"
+            return RemoteError(code, text, data)

@@ -144,6 +144,21 @@ async def use_model(conversation: Conversation, view: View, wanted: str, *, peer
         raise _not_taken(peer, "model", wanted, taken)
 
 
+async def switch_model(
+    view: View, wanted: str, *, peer: str, switch: Callable[[str], Awaitable[None]]
+) -> None:
+    """Let a session use another model by `switch`, and read it back. If the peer takes a third one,
+    it is asked for the one before. Raises `ProtocolMismatch` if it did not take the wanted one."""
+    before = model_in_use(view)
+    await switch(wanted)
+    taken = model_in_use(view)
+    if taken == wanted:
+        return
+    if before is not None and taken != before:
+        await switch(before)
+    raise _not_taken(peer, "model", wanted, taken)
+
+
 def _not_taken(peer: str, what: str, wanted: str, taken: str | None) -> ProtocolMismatch:
     return ProtocolMismatch(
         f"{peer} was asked for the {what} {wanted!r} and took {taken!r}",

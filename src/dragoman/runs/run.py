@@ -154,8 +154,8 @@ class Run:
         traceback: TracebackType | None,
     ) -> None:
         mistaken = isinstance(error, UsageError) and not isinstance(error, TurnInProgress)
-        if mistaken and not self._used:
-            await self._discard()
+        if mistaken:
+            await self.discard_unused()
         try:
             await self._stack.__aexit__(kind, error, traceback)
         except DragomanError as failure:
@@ -226,6 +226,11 @@ class Run:
             self._keeper.begin()
             await self._keeper.flush()
 
+    async def discard_unused(self) -> None:
+        """Leave nothing of the session if nothing was prompted in it."""
+        if not self._used:
+            await self._discard()
+
     async def _open(self, record: SessionRecord | None) -> None:
         request = self.request
         await self._reach(request.enforced.way, record)
@@ -251,7 +256,7 @@ class Run:
             )
         except DragomanError as error:
             if not request.model_strict and isinstance(error, UsageError | ProtocolMismatch):
-                self.seen.notes.append(str(error))
+                self.seen.model_error = error
                 return
             await self._discard()
             raise

@@ -68,7 +68,8 @@ class RunRequest:
     mode: str | None = None
     model: str | None = None
     model_strict: bool = True
-    """Whether a model that the peer does not take is an error; otherwise it is a note."""
+    """Whether a model that the peer does not take is an error; otherwise the session opens with
+    another one, and the result says why (`RunResult.model_error`)."""
     restored_as_is: bool = False
     """Whether a stored session keeps its mode and model, so that these are for a new one."""
 

@@ -38,7 +38,8 @@ class RunResult(Struct):
     over: Failure | None = None
     """The limit that ended the turn."""
     view: View = field(default_factory=View)
-    notes: list[str] = field(default_factory=list)
+    model_error: DragomanError | None = None
+    """Why the peer does not use the model that was asked for, where that is not an error."""
     unenforced: str = ""
     """Why the policy did not restrict the peer."""
     violations: tuple[str, ...] = ()

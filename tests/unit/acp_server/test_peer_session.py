@@ -17,7 +17,7 @@ from dragoman.client.options import ConnectOptions
 from dragoman.client.permissions import Answer, Question
 from dragoman.client.results import Result
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import ConnectError, NotInstalled
+from dragoman.errors import ConnectError, NotInstalled, Unsupported
 from dragoman.events import model
 from dragoman.events.parts import Block, Resource, Text
 from dragoman.events.words import Outcome
@@ -84,6 +84,22 @@ async def test_a_worker_opens_a_session_and_is_left_again(tmp_path: Path) -> Non
         assert any(isinstance(event, model.TurnEnded) for event in events)
         await worker.aclose()
         assert not worker.alive and not len(tasks)
+        await worker.aclose()
+
+
+@aio
+async def test_a_worker_is_prompted_once_it_has_a_model_of_the_peer(tmp_path: Path) -> None:
+    left, tasks = Peer("left"), TaskOwner("test")
+    async with house(tmp_path, left) as home:
+        home.settings('[peer.left]\nmodel = "huge"\n')
+        worker = worker_in(home, "left", tasks)
+        await worker.start()
+        assert not worker.usable
+        with pytest.raises(Unsupported, match="left has no model 'huge'"):
+            await prompted(worker, Text("hello"))
+        assert left.prompts == []
+        await worker.set_option("model", "large")
+        assert worker.usable and (await prompted(worker, Text("hello"))).ok
         await worker.aclose()
 
 

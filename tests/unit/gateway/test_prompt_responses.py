@@ -15,6 +15,7 @@ from dragoman.errors import (
     DragomanError,
     InvalidAnswer,
     ProcessExited,
+    ProtocolMismatch,
     RemoteError,
     Unsupported,
     UsageError,
@@ -142,6 +143,7 @@ def test_the_answer_of_another_dialect_is_not_taken_for_one_of_acp() -> None:
         (AuthRequired("log in"), -32000, "log in"),
         (Unsupported("it cannot"), -32602, "it cannot"),
         (ProcessExited(exit_code=3), -32603, "the process exited with code 3"),
+        (ProtocolMismatch("it took a", hint="choose b"), -32603, "it took a; choose b"),
     ],
     ids=lambda value: type(value).__name__,
 )

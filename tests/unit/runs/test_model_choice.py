@@ -19,6 +19,7 @@ from dragoman.runs.model_choice import (
     model_option,
     offers_choice,
     require_mode,
+    switch_model,
     use_model,
     with_flag,
 )
@@ -151,6 +152,33 @@ async def test_a_peer_that_takes_another_model_is_found_out() -> None:
     for view, wanted in ((offering(), "gpt-5-mini"), (View(model="a"), "b")):
         with pytest.raises(ProtocolMismatch, match="and took"):
             await use(view, wanted, stubborn=True)
+
+
+@pytest.mark.parametrize(
+    ("answers", "asked", "error"),
+    [
+        (["b"], ["b"], None),
+        (["a"], ["b"], "took 'a'"),
+        (["c", "a"], ["b", "a"], "took 'c'"),
+    ],
+    ids=["taken", "kept", "third"],
+)
+@aio
+async def test_a_switch_is_read_back_and_a_third_model_set_back(
+    answers: list[str], asked: list[str], error: str | None
+) -> None:
+    view, told = View(model="a"), []
+
+    async def switch(model: str) -> None:
+        told.append(model)
+        view.model = answers[len(told) - 1]
+
+    if error is None:
+        await switch_model(view, "b", peer="it", switch=switch)
+    else:
+        with pytest.raises(ProtocolMismatch, match=error):
+            await switch_model(view, "b", peer="it", switch=switch)
+    assert told == asked
 
 
 def way(flag: str | None) -> LaunchSpec:

@@ -165,11 +165,10 @@ async def test_a_model_that_the_peer_does_not_have_is_an_error_before_the_prompt
 
 
 @aio
-async def test_a_model_that_is_only_a_tier_is_a_note(request_of: Any) -> None:
+async def test_a_model_that_is_not_strict_is_reported_in_the_result(request_of: Any) -> None:
     seen = await Run(request_of(model="nonesuch", model_strict=False)).run()
     assert outcome_of(seen) is Outcome.OK and seen.model == "small"
-    (note,) = seen.notes
-    assert "has no model 'nonesuch'" in note
+    assert "has no model 'nonesuch'" in str(seen.model_error)
 
 
 @aio
