@@ -93,6 +93,28 @@ def test_every_list_fits_the_terminal_and_breaks_no_word(cli: Cli, command: str)
                 assert word in known or word.endswith("…") or word.isdigit(), (width, word)
 
 
+@pytest.mark.parametrize("width", (60, 80))
+def test_explain_is_broken_at_words_where_the_terminal_is_narrow(cli: Cli, width: int) -> None:
+    cli.extra["NO_COLOR"] = "1"
+    with cli.terminal("explain", "exploration", columns=width) as terminal:
+        assert terminal.wait() == 0
+        shown = terminal.shown.replace("\r", "")
+    assert all(columns(line) <= width for line in shown.splitlines()), shown
+    told = " ".join(shown.split())
+    assert "asked in this order: the order of enabled_peers in your settings; " in told
+    assert "(adaptive = shadow)" in told
+    assert (
+        "1. scout: the last resort, which answers what it can 1 of 1 done, cost unknown, " in told
+    )
+
+
+def test_stats_keep_what_is_asked_most_on_a_narrow_terminal(cli: Cli) -> None:
+    with cli.terminal("stats", columns=60) as terminal:
+        assert terminal.wait() == 0
+        head = terminal.shown.replace("\r", "").splitlines()[0]
+    assert all(name in head for name in ("role", "peer", "done", "cost", "unknown"))
+
+
 def test_lists_whose_columns_are_left_out_keep_the_name(cli: Cli) -> None:
     with cli.terminal("peers", columns=60) as terminal:
         assert terminal.wait() == 0

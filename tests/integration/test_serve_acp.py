@@ -200,7 +200,7 @@ async def test_the_router_delegates_and_shows_it_as_a_tool_call(cli: Cli) -> Non
         assert calls[-1].raw_output["answered"] in ("left", "right")
         assert it.text().strip().endswith("heard look at it")
         stats = await it.ask(session, "/stats")
-        assert "| review | 1 | 1 |" in stats
+        assert "of 1 |" in stats and "| review |" in stats
 
 
 @pytest.mark.parametrize(

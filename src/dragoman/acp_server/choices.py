@@ -95,7 +95,7 @@ class ServerChoices(SessionSettings):
             acp.SessionConfigSelectOption(
                 value=AUTO,
                 name="Auto",
-                description="Each prompt goes to the peer that has earned the role.",
+                description="Each prompt is delegated to a peer that claims the role.",
             )
         ]
         catalogue = self._place.role_catalogue()

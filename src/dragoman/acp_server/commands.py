@@ -24,9 +24,9 @@ STATS: Final = "stats"
 
 COMMANDS: Final = {
     PEERS: ("Show the peers: installed, enabled, verified, and what each is for", None),
-    DELEGATE: ("Let the peer that has earned a role do a piece of work", "ROLE what to do"),
-    EXPLAIN: ("Say who would get a role now, and why nobody else", "ROLE"),
-    STATS: ("Show how delegation went, and what it has cost", None),
+    DELEGATE: ("Give a piece of work to a peer that claims its role", "ROLE what to do"),
+    EXPLAIN: ("Show which peers would get a role now, and why not the others", "ROLE"),
+    STATS: ("Show which peer does which work well, and what it has cost", None),
 }
 """Ours: the description of each, and what comes behind it."""
 
@@ -73,6 +73,7 @@ def peers_text(place: RunContext) -> str:
 def explain_text(place: RunContext, role: str, workspace: Path) -> str:
     """Explain which peer routing would choose for a role now. Raises `UnknownRole`."""
     from dragoman.delegation import DelegationRequest, decide_for
+    from dragoman.delegation.peer_status import clock
     from dragoman.delegation.routing import explain
 
     role = role.strip()
@@ -80,36 +81,32 @@ def explain_text(place: RunContext, role: str, workspace: Path) -> str:
         roles = ", ".join(place.role_catalogue().roles)
         raise UsageError(f"`/{EXPLAIN} ROLE`; the roles are {roles}")
     request = DelegationRequest(role=role, prompt=EXAMPLE_PROMPT, workspace=workspace)
-    return "```text\n" + "\n".join(explain(decide_for(request, place))) + "\n```"
+    return "```text\n" + "\n".join(explain(decide_for(request, place), clock=clock)) + "\n```"
 
 
 def stats_text(place: RunContext) -> str:
-    """How delegation went, by role and by peer."""
+    """How delegation went, each role with each peer."""
     from dragoman.store.ledger.ledger import Ledger, ledger_path
 
-    pages = []
     with Ledger.open(ledger_path(place.paths.state), read_only=True) as ledger:
-        for by in ("role", "peer"):
-            rows = ledger.stats(by)
-            if not rows:
-                return "Nothing was delegated yet."
-            head = [by, "attempts", "ok", "fallbacks", "seconds", "tokens in", "out", "cost"]
-            cells = [
-                [
-                    row.key or "(not told)",
-                    str(row.attempts),
-                    str(row.ok),
-                    str(row.fallbacks),
-                    "" if row.seconds is None else f"{row.seconds:.1f}",
-                    "" if row.input_tokens is None else str(row.input_tokens),
-                    "" if row.output_tokens is None else str(row.output_tokens),
-                    ", ".join(f"{amount:.4f} {unit}" for unit, amount in row.costs.items())
-                    or "unknown",
-                ]
-                for row in rows
-            ]
-            pages.append(table(head, cells))
-    return "\n\n".join(pages)
+        rows = ledger.stats("work")
+    if not rows:
+        return "Nothing was delegated yet."
+    head = ["role", "peer", "done", "cost", "unknown cost", "seconds", "tokens in", "out"]
+    cells = [
+        [
+            row.key or "(not told)",
+            row.peer or "(not told)",
+            f"{row.done} of {row.attempts}",
+            ", ".join(f"{amount:.4f} {unit}" for unit, amount in row.costs.items()),
+            str(row.cost_unknown or ""),
+            "" if row.seconds is None else f"{row.seconds:.1f}",
+            "" if row.input_tokens is None else str(row.input_tokens),
+            "" if row.output_tokens is None else str(row.output_tokens),
+        ]
+        for row in rows
+    ]
+    return table(head, cells)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

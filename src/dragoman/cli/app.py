@@ -23,7 +23,7 @@ COMMANDS: Final = {
     "init": "Find out which agents are here, and end with one at work.",
     "run": "Ask an agent for one thing and watch it work.",
     "chat": "Talk with an agent, turn by turn.",
-    "delegate": "Give work to the peer that has earned it.",
+    "delegate": "Give work to a peer that claims its role.",
     "explain": "Say who would be asked, and why nobody else would.",
     "verdict": "Say whether delegated work was good.",
     "sessions": "Show, continue and keep conversations.",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dragoman.runs.context import RunContext
 
 HELP = """
-Give work to the peer that has earned it.
+Give work to a peer that claims its role.
 
 ROLE is the kind of work, such as review, research or execute: `dragoman peers` lists who claims
 which. Of the enabled peers the first that can do it is asked, and `dragoman explain ROLE` tells

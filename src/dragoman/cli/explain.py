@@ -6,21 +6,24 @@ Options are in `cli.prompt_options`. `delegation.routing` decides. Nothing is st
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 from typing import Final
 
 import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app, with_options
-from dragoman.cli.output.terminal import put_data
+from dragoman.cli.output.terminal import put_data, width_of
 from dragoman.cli.prompt_options import COMMANDS
 from dragoman.errors import UsageError
 
 HELP: Final = """
-Say who would be asked, and why nobody else would.
+Show which peers would be asked for a role, in which order, and why the others would not.
 
-Every peer is there exactly once: as a candidate, or with one reason and what to do about it.
-Nothing is started. The exit code is 7 if nobody can be asked.
+Each peer is there exactly once: as a candidate, with what came of its delegations of this role in
+the last 90 days, or passed over, with one reason and what to do about it. The setting `adaptive`
+says whether measured success changes the order: off, shadow (the default: it is only compared) or
+on. Nothing is started. The exit code is 7 if no peer can be asked.
 
 \b
 Examples:
@@ -53,6 +56,7 @@ def explain(
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.run_plan import workspace_of
     from dragoman.delegation.candidates import decide_for
+    from dragoman.delegation.peer_status import clock
     from dragoman.delegation.request import DelegationRequest, read_agent
     from dragoman.delegation.routing import explain as lines_of
     from dragoman.runs.context import load_context
@@ -81,6 +85,23 @@ def explain(
     elif format == "quiet":
         put_data(sys.stdout, *(f"{candidate.peer}\n" for candidate in decision.candidates))
     else:
-        put_data(sys.stdout, *(neutral(line) + "\n" for line in lines_of(decision)))
+        lines = (neutral(line) for line in lines_of(decision, clock=clock))
+        width = width_of(sys.stdout)
+        put_data(sys.stdout, *(part + "\n" for line in lines for part in _wrapped(line, width)))
     if not decision.candidates:
         raise typer.Exit(ExitCode.NO_PEER)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """A line in pieces that fit the terminal, broken at words, the rest indented."""
+    if not width or len(line) <= width:
+        return [line]
+    indent = len(line) - len(line.lstrip()) + 4
+    return textwrap.wrap(
+        line,
+        width,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )

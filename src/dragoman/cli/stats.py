@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
-from dragoman.cli.output.terminal import put_out
+from dragoman.cli.output.terminal import put_err, put_out
 
 app: Final = new_app()
 
@@ -21,6 +21,7 @@ app: Final = new_app()
 class By(enum.StrEnum):
     """What the sums are grouped by."""
 
+    WORK = "work"
     ROLE = "role"
     PEER = "peer"
     MODEL = "model"
@@ -49,7 +50,9 @@ SinceOption = Annotated[
 @app.command(context_settings=CONTEXT)
 def stats(
     *,
-    by: Annotated[By, typer.Option("--by", help="What to add up.")] = By.ROLE,
+    by: Annotated[
+        By, typer.Option("--by", help="What to add up; work is each role with each peer.")
+    ] = (By.WORK),
     since: SinceOption = None,
     until: Annotated[
         str | None,
@@ -73,14 +76,15 @@ def stats(
         typer.Option("--format", help="text for people, json or csv for programs."),
     ] = StatsFormat.TEXT,
 ) -> None:
-    """Show how delegation went, and what it has cost.
+    """Show which peer does which work well, and what it has cost.
 
-    Every try of a peer counts once. What a peer did not tell is unknown and not zero; ~ marks a
-    cost that had to be estimated. Days are those of this machine's clock.
+    Every attempt counts once. It is done if its turn was ok and neither a check nor a verdict found
+    it bad. A cost that a peer did not report is unknown and not zero; ~ marks an estimated cost.
+    Days are those of this machine's clock.
 
     \b
     Examples:
-      dragoman stats                             by role, since the beginning
+      dragoman stats                             each role with each peer, since the beginning
       dragoman stats --by peer --since 30d
       dragoman stats --by day --since 2026-01-01 --until 2026-02-01
       dragoman stats --by model --format csv > costs.csv
@@ -98,15 +102,18 @@ def stats(
     if format is StatsFormat.CSV:
         stat_pages.write_csv(rows, by.value, sys.stdout)
         return
+    work = by is By.WORK
     write_list(
         rows,
         format,
         head=stat_pages.head(by.value),
-        cells=stat_pages.as_cells,
+        cells=lambda row: stat_pages.as_cells(row, work=work),
         as_json=lambda row: stat_pages.as_json(row, by.value),
         empty="Nothing was delegated in this time. `dragoman delegate` does it.",
         drop=stat_pages.DROP,
     )
+    if rows and format is StatsFormat.TEXT:
+        put_err(*(f"{line}\n" for line in stat_pages.summary(rows)))
     charted = chart if chart is not None else is_terminal(sys.stdout)
     if rows and charted and format is StatsFormat.TEXT:
         put_out("\n")

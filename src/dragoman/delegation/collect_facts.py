@@ -22,7 +22,7 @@ from dragoman.delegation.parked import surroundings_here
 from dragoman.delegation.peer_status import PeerStatus, row_of
 from dragoman.delegation.permission_ceiling import Ceilings, inherited_ceilings, policy_for
 from dragoman.delegation.request import DelegationRequest
-from dragoman.delegation.routing import CardFacts, Inputs, PeerFacts
+from dragoman.delegation.routing import CardFacts, Inputs, PeerFacts, TrackRecord
 from dragoman.delegation.spending_limits import DAY, has_daily, over_budget
 from dragoman.errors import ConfigInvalid, StoreError, UnknownPeer
 from dragoman.policy import allows_everything
@@ -35,6 +35,11 @@ LOCAL: Final = "local-model"
 """Name of the local model in places that hold a peer's name."""
 
 BREAKER: Final = Breaker()
+
+RECORD_AGE: Final = 90 * DAY
+"""Seconds that a delegation counts in what is said of a peer: older ones are of another release."""
+
+_NO_RECORD: Final = TrackRecord()
 
 _COMMAND: Final = re.compile(r"`([^`]+)`")
 
@@ -56,6 +61,7 @@ def gather(
     if request.peer is not None and (problem := place.catalogue.problem_of(request.peer)):
         raise UnknownPeer(request.peer, problem=problem)
     healths = {} if ledger is None else ledger.healths()
+    records = _records(request.role, ledger, now)
     spending = _Spending(place, ledger, now)
     ceilings = inherited_ceilings(lineage, place.environ)
     rows = [row_of(name, place) for name in in_fixed_order(place)]
@@ -70,6 +76,7 @@ def gather(
             ),
             unenforced=_unenforced(row, request, place, ceilings),
             adapter_problem=place.adapter_problem(row.descriptor.name) if row.enabled else "",
+            record=records.get(row.descriptor.name, _NO_RECORD) if records is not None else None,
         )
         for row in rows
     ]
@@ -87,6 +94,7 @@ def gather(
                     enabled=True,
                     tiers={"default": model.model},
                     always=not local.competes,
+                    record=None if records is None else records.get(LOCAL, _NO_RECORD),
                 ),
                 healths.get(LOCAL),
                 spending,
@@ -106,6 +114,22 @@ def gather(
         posteriors={} if ledger is None else ledger.posteriors(),
         require_card=settings.require_card,
     )
+
+
+def _records(role: str, ledger: Ledger | None, now: float) -> dict[str, TrackRecord] | None:
+    """What came of the delegations of a role, by peer; None if it cannot be read."""
+    if ledger is None:
+        return None
+    return {
+        row.key or "": TrackRecord(
+            finished=row.finished,
+            done=row.done,
+            costs=row.costs,
+            priced=row.finished - row.cost_unknown,
+            seconds=row.seconds,
+        )
+        for row in ledger.stats("peer", role=role, since=now - RECORD_AGE)
+    }
 
 
 def _unenforced(

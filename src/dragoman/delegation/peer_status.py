@@ -72,12 +72,12 @@ def with_parking(rows: Sequence[PeerStatus], place: RunContext) -> list[PeerStat
     return [
         row
         if park is None
-        else replace(row, parked=park, notes=(*row.notes, f"parked until {_clock(park.until)}"))
+        else replace(row, parked=park, notes=(*row.notes, f"parked until {clock(park.until)}"))
         for row, park in found
     ]
 
 
-def _clock(at: float) -> str:
+def clock(at: float) -> str:
     """A local time, with the date if it is not today."""
     then, today = time.localtime(at), time.localtime()
     same = then[:3] == today[:3]

@@ -32,17 +32,21 @@ def test_the_ways_to_add_up_are_those_of_the_ledger() -> None:
     assert tuple(by.value for by in By) == WAYS
 
 
-def test_a_table_by_role_is_what_is_shown_first(filled: Shell) -> None:
+def test_who_does_what_well_is_what_is_shown_first(filled: Shell) -> None:
     said = filled("stats")
     head, *rows = said.out.splitlines()
-    assert head.split()[:3] == ["role", "attempts", "ok"]
-    assert [row.split()[:3] for row in rows] == [["review", "2", "1"], ["plan", "1", "1"]]
-    assert said.code == 0 and said.err == ""
+    assert head.split()[:3] == ["role", "peer", "done"]
+    assert [row.split()[:5] for row in rows] == [
+        ["plan", "codex", "1", "of", "1"],
+        ["review", "gemini", "1", "of", "1"],
+        ["review", "codex", "0", "of", "1"],
+    ]
+    assert said.code == 0 and said.err == "2 of 3 attempts done\n"
 
 
 def test_bars_come_to_a_pipe_only_if_they_are_wanted(filled: Shell) -> None:
     assert "█" not in filled("stats").out and "#" not in filled("stats").out
-    assert len(filled("stats", "--chart").out.splitlines()) == 6
+    assert len(filled("stats", "--chart").out.splitlines()) == 8
 
 
 def test_lines_of_json_name_what_was_added_up(filled: Shell) -> None:
@@ -75,7 +79,7 @@ def test_csv_is_for_spreadsheets(filled: Shell) -> None:
 def test_a_time_is_a_date_or_an_age(
     filled: Shell, words: tuple[str, ...], roles: list[str]
 ) -> None:
-    said = filled("stats", "--format", "json", *words)
+    said = filled("stats", "--by", "role", "--format", "json", *words)
     assert [json.loads(line)["key"] for line in said.out.splitlines()] == roles
 
 

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 UNNAMED: Final = "(not told)"
 """For attempts that have no model."""
 
-COLUMNS: Final = ("attempts", "ok", "fallbacks", "good/bad", "time", "tokens in", "out", "cost")
-DROP: Final = ("out", "tokens in", "fallbacks", "time", "good/bad")
+COLUMNS: Final = (
+    *("done", "cost", "unknown cost", "time each"),
+    *("good/bad", "fallbacks", "tokens in", "out"),
+)
+DROP: Final = ("out", "tokens in", "fallbacks", "good/bad", "time each")
 """What a narrow terminal does without, the least important first."""
 
 KEY_WIDTH: Final = 24
@@ -36,39 +39,50 @@ _PLAIN_BLOCKS: Final = ("#", ".")
 FIELDS: Final = (
     *("key", "attempts", "ok", "unfinished", "fallbacks", "good", "bad", "seconds"),
     *("first_event_seconds", "input_tokens", "output_tokens", "tokens_unknown", "costs"),
-    *("cost_unknown", "cost_estimated"),
+    *("cost_unknown", "cost_estimated", "peer", "rejected"),
 )
 """The fields of a line of JSON, and the columns of CSV, where `costs` is one column of text."""
 
 
 def head(by: str) -> list[str]:
-    return [by, *COLUMNS]
+    return [*(("role", "peer") if by == "work" else (by,)), *COLUMNS]
 
 
-def as_cells(row: StatRow) -> list[str]:
-    """A row of the table."""
+def as_cells(row: StatRow, *, work: bool = False) -> list[str]:
+    """A row of the table; by work its peer has a column of its own."""
     share = "" if row.success is None else f" ({row.success:.0%})"
     verdicts = f"{row.good}/{row.bad}" if row.good or row.bad else ""
     return [
         row.key or UNNAMED,
-        f"{row.attempts:,}",
-        f"{row.ok:,}{share}",
-        f"{row.fallbacks:,}" if row.fallbacks else "",
-        verdicts,
+        *([row.peer or UNNAMED] if work else []),
+        f"{row.done:,} of {row.attempts:,}{share}",
+        cost_of(row),
+        f"{row.cost_unknown:,}" if row.cost_unknown else "",
         "" if row.seconds is None else duration(row.seconds),
+        verdicts,
+        f"{row.fallbacks:,}" if row.fallbacks else "",
         "" if row.input_tokens is None else f"{row.input_tokens:,}",
         "" if row.output_tokens is None else f"{row.output_tokens:,}",
-        cost_of(row),
     ]
 
 
 def cost_of(row: StatRow) -> str:
-    """What it has cost, with what is not known of it."""
+    """What it has cost, as far as that is known."""
     mark = "~" if row.cost_estimated else ""
-    told = [f"{mark}{money(amount, unit)}" for unit, amount in sorted(row.costs.items())]
-    if row.cost_unknown:
-        told.append(f"{row.cost_unknown:,} unknown")
-    return " + ".join(told)
+    return " + ".join(f"{mark}{money(amount, unit)}" for unit, amount in sorted(row.costs.items()))
+
+
+def summary(rows: Sequence[StatRow]) -> list[str]:
+    """All rows together as lines: how many attempts were done, and what is not known of them."""
+    attempts = sum(row.attempts for row in rows)
+    told = [f"{sum(row.done for row in rows):,} of {attempts:,} attempts done"]
+    if unfinished := sum(row.unfinished for row in rows):
+        told.append(f"{unfinished:,} running or lost")
+    if rejected := sum(row.rejected for row in rows):
+        told.append(f"{rejected:,} rejected by a check or a verdict")
+    if unknown := sum(row.cost_unknown for row in rows):
+        told.append(f"the cost of {unknown:,} is unknown: the peer did not report it")
+    return told
 
 
 def as_json(row: StatRow, by: str) -> dict[str, Any]:
@@ -87,25 +101,26 @@ def write_csv(rows: Sequence[StatRow], by: str, stream: TextIO) -> None:
             f"{amount:.6f} {one_line(unit)}".rstrip() for unit, amount in sorted(row.costs.items())
         )
         values["key"] = one_line(row.key or "")
+        values["peer"] = one_line(row.peer or "")
         writer.writerow(["" if values[name] is None else values[name] for name in FIELDS])
 
 
 def write_chart(rows: Sequence[StatRow], stream: TextIO) -> None:
-    """A bar for every row: as long as its attempts are many, full as far as they were ok."""
+    """A bar for every row: as long as its attempts are many, full as far as they were done."""
     most = max((row.attempts for row in rows), default=0)
     if not most:
         return
     paint = paint_for(stream)
     unicode = (stream.encoding or "").lower().replace("-", "") == "utf8"
     full, rest = _BLOCKS if unicode else _PLAIN_BLOCKS
-    names = [one_line(row.key or UNNAMED) for row in rows]
+    names = [one_line(" ".join(filter(None, (row.key or UNNAMED, row.peer)))) for row in rows]
     name_width = min(KEY_WIDTH, max(map(columns, names)))
     number_width = len(f"{most:,}")
     room = max((width_of(stream) or DEFAULT_WIDTH) - name_width - number_width - 2, 10)
     for name, row in zip(names, rows, strict=True):
         shown = cut(name, name_width)
         size = max(round(room * row.attempts / most), 1)
-        good = min(round(size * row.ok / row.attempts), size)
+        good = min(round(size * row.done / row.attempts), size)
         if not unicode:
             shown = shown.encode("ascii", "replace").decode()
         put(

@@ -7,7 +7,14 @@ Pure: facts, time and randomness are arguments. `collect_facts` collects the fac
 from dragoman.delegation.routing.decide import MODEL_TIER, decide
 from dragoman.delegation.routing.decision import Candidate, Decision, PassedOver, Reason
 from dragoman.delegation.routing.explain import explain
-from dragoman.delegation.routing.inputs import Adaptive, Breaker, CardFacts, Inputs, PeerFacts
+from dragoman.delegation.routing.inputs import (
+    Adaptive,
+    Breaker,
+    CardFacts,
+    Inputs,
+    PeerFacts,
+    TrackRecord,
+)
 
 __all__ = [
     "MODEL_TIER",
@@ -20,6 +27,7 @@ __all__ = [
     "PassedOver",
     "PeerFacts",
     "Reason",
+    "TrackRecord",
     "decide",
     "explain",
 ]

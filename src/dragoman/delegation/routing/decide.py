@@ -15,7 +15,7 @@ from msgspec import structs
 from dragoman.delegation.bandit import Chance, best_of
 from dragoman.delegation.routing.decision import Candidate, Decision, PassedOver
 from dragoman.delegation.routing.filters import is_last_resort, is_named, offers, reason_against
-from dragoman.delegation.routing.inputs import Inputs, PeerFacts
+from dragoman.delegation.routing.inputs import Inputs, PeerFacts, TrackRecord
 from dragoman.errors import UnknownPeer, UnknownRole
 from dragoman.store.values import DEFAULT_TIER, Arm
 
@@ -58,6 +58,7 @@ def decide(inputs: Inputs, rng: Chance, now: float) -> Decision:
         candidates=tuple(chosen),
         passed_over=tuple(passed_over),
         order="bandit" if followed else "fixed",
+        adaptive=inputs.adaptive,
         shadow=() if followed else tuple(candidate.peer for candidate in drawn),
         why=_why(chosen, inputs),
     )
@@ -120,9 +121,7 @@ def _drawn(peers: Sequence[PeerFacts], inputs: Inputs, rng: Chance, now: float) 
             claims=inputs.role in peer.roles,
         )
         said = _candidate(peer, inputs, draw.arm.tier)
-        pulls = draw.belief.pulls
-        learned = f"it earned {draw.belief.mean:.2f} over {pulls}" if pulls else "never tried"
-        candidate = structs.replace(said, score=draw.score, why=f"{said.why}; {learned}")
+        candidate = structs.replace(said, score=draw.score)
         # The user's choice of model or tier outranks every score.
         found.append((not _meets_wish(peer, inputs), -draw.score, candidate))
     return [candidate for _, _, candidate in sorted(found, key=lambda item: item[:2])]
@@ -147,6 +146,7 @@ def _candidate(peer: PeerFacts, inputs: Inputs, tier: str) -> Candidate:
         tier=tier,
         model=model,
         why="; ".join(_merits(peer, inputs)),
+        measured="" if peer.record is None else _measured(peer.record, inputs.role),
     )
 
 
@@ -163,6 +163,22 @@ def _merits(peer: PeerFacts, inputs: Inputs) -> list[str]:
     if not is_last_resort(peer, inputs):
         said += _doubts(peer, inputs)
     return said
+
+
+def _measured(record: TrackRecord, role: str) -> str:
+    """What came of a peer's delegations of a role, in words."""
+    if not record.finished:
+        return f"no {role} was delegated to it yet"
+    said = [f"{record.done} of {record.finished} done"]
+    if record.priced:
+        costs = sorted(record.costs.items())
+        each = " + ".join(f"{total / record.priced:.4g} {unit}".strip() for unit, total in costs)
+        said.append(f"{each} each on average")
+    if unknown := record.finished - record.priced:
+        said.append("cost unknown" if not record.priced else f"cost of {unknown} unknown")
+    if record.seconds is not None:
+        said.append(f"{record.seconds:.1f} s each")
+    return ", ".join(said)
 
 
 def _doubts(peer: PeerFacts, inputs: Inputs) -> list[str]:
@@ -197,4 +213,4 @@ def _why(candidates: Sequence[Candidate], inputs: Inputs) -> str:
         return f"{first.peer} is the only one that can be asked for {inputs.role}"
     if inputs.adaptive == "on":
         return f"{first.peer} drew the best score for {inputs.size} work of the role {inputs.role}"
-    return f"{first.peer} is the first in the fixed order that can be asked for {inputs.role}"
+    return f"{first.peer} is the first of your enabled peers that can be asked for {inputs.role}"

@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from dragoman.delegation.routing.inputs import Adaptive
 from dragoman.store.values import Arm, Size
 
 
@@ -47,8 +48,11 @@ class Candidate(Struct, frozen=True, kw_only=True):
     model: str | None
     """The model to ask for; None leaves it to the peer."""
     why: str
+    measured: str = ""
+    """In words: how many of its delegations of this role were done, their cost and duration."""
     score: float | None = None
-    """The best score that the bandit drew for the peer; None if it was not used."""
+    """The best random draw for the peer, from what the bandit believes of it; another decision
+    draws another number. None if the bandit was not used."""
     last_resort: bool = False
     """Whether it is only a last resort, which does not have to claim the role."""
 
@@ -74,8 +78,10 @@ class Decision(Struct, frozen=True, kw_only=True):
     candidates: tuple[Candidate, ...]
     passed_over: tuple[PassedOver, ...]
     order: Literal["fixed", "bandit"]
+    adaptive: Adaptive | None = None
+    """The setting; None in decisions of an older version."""
     shadow: tuple[str, ...] = ()
-    """The order the bandit would have chosen, if it ran in shadow mode."""
+    """The order the bandit would have drawn, if it ran in shadow mode."""
     why: str
 
     def arm_of(self, candidate: Candidate) -> Arm:

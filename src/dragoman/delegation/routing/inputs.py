@@ -33,6 +33,20 @@ class CardFacts(Struct, frozen=True, kw_only=True):
     """What failed, in words, and what to do about it."""
 
 
+class TrackRecord(Struct, frozen=True, kw_only=True):
+    """What came of the work of one role that was delegated to a peer."""
+
+    finished: int = 0
+    done: int = 0
+    """Finished attempts that were ok and that neither a check nor a verdict rejected."""
+    costs: dict[str, float] = field(default_factory=dict)
+    """Known cost of all attempts, by currency."""
+    priced: int = 0
+    """Finished attempts whose cost is known."""
+    seconds: float | None = None
+    """Duration of an attempt, on average."""
+
+
 class PeerFacts(Struct, frozen=True, kw_only=True):
     """What is known of one peer at this moment."""
 
@@ -58,6 +72,8 @@ class PeerFacts(Struct, frozen=True, kw_only=True):
     breaker: Breaker = "closed"
     over_budget: str | None = None
     """The budget that is used up, in words."""
+    record: TrackRecord | None = None
+    """Its delegations of this role; None if they cannot be read."""
     always: bool = False
     """A last resort: allowed for every role, without enabling, behind all others (scout)."""
 

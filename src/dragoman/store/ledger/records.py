@@ -18,10 +18,10 @@ RuntimeRole: TypeAlias = Literal["peer", "host"]
 
 Verdict: TypeAlias = Literal["good", "bad"]
 VerdictSource: TypeAlias = Literal["user", "check", "outcome"]
-By: TypeAlias = Literal["role", "peer", "model", "day"]
+By: TypeAlias = Literal["work", "role", "peer", "model", "day"]
+"""What sums are grouped by; `work` is each role with each peer."""
 
-WAYS: Final[tuple[By, ...]] = ("role", "peer", "model", "day")
-"""What sums can be told by."""
+WAYS: Final[tuple[By, ...]] = ("work", "role", "peer", "model", "day")
 
 
 class Tokens(Struct, frozen=True, kw_only=True):
@@ -146,12 +146,24 @@ class StatRow(Struct, frozen=True, kw_only=True):
     """By currency."""
     cost_unknown: int
     cost_estimated: int
+    peer: str | None = None
+    """The peer, where the rows are by work; `key` is its role then."""
+    rejected: int = 0
+    """Attempts that were ok, and that a check or a verdict found bad."""
+
+    @property
+    def finished(self) -> int:
+        return self.attempts - self.unfinished
+
+    @property
+    def done(self) -> int:
+        """Attempts that were ok and not rejected."""
+        return self.ok - self.rejected
 
     @property
     def success(self) -> float | None:
-        """The part of the finished attempts that was ok."""
-        finished = self.attempts - self.unfinished
-        return self.ok / finished if finished else None
+        """The part of the finished attempts that was done."""
+        return self.done / self.finished if self.finished else None
 
 
 def new_decision_id() -> str:

@@ -30,6 +30,7 @@ _SUMS: Final = {
     "fallbacks": "sum(number > 1)",
     "judged": "count(verdict)",
     "good": "sum(verdict = 'good')",
+    "rejected": "sum(outcome = 'ok' AND verdict = 'bad')",
     "took": "sum(ended_at - started_at)",
     "ended": "count(ended_at)",
     "waited": "sum(first_event_at - started_at)",
@@ -45,15 +46,15 @@ _SUMS: Final = {
 # The inner question is answered in the order of the index, without sorting; only its few rows are
 # sorted by what is asked for.
 _STATS: Final = f"""
-SELECT {{key}}, currency, {", ".join(f"sum({name})" for name in _SUMS)}
+SELECT {{keys}}, currency, {", ".join(f"sum({name})" for name in _SUMS)}
 FROM (
     SELECT day, role, peer, model, currency,
         {", ".join(f"{sum} AS {name}" for name, sum in _SUMS.items())}
     FROM attempts INDEXED BY attempts_summed
-    WHERE day >= ? AND day <= ? AND started_at >= ? AND started_at < ?
+    WHERE day >= ? AND day <= ? AND started_at >= ? AND started_at < ?{{role}}
     GROUP BY day, role, peer, model, currency
 )
-GROUP BY 1, 2
+GROUP BY 1, 2, 3
 """
 
 _SPENT: Final = """
@@ -99,18 +100,29 @@ class Totals(PosteriorTable):
         )
 
     def stats(
-        self, by: By = "role", *, since: float | None = None, until: float | None = None
+        self,
+        by: By = "role",
+        *,
+        role: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
     ) -> list[StatRow]:
-        """Sums of the attempts that began in a time: the busiest first, days in their order."""
+        """Sums of the attempts that began in a time, of one role or all: the busiest first, days in
+        their order, and by work the roles in their order with the most successful peer first."""
         since = -math.inf if since is None else since
         until = math.inf if until is None else until
         days = (_day(since - MARGIN, _FIRST_DAY), _day(until + MARGIN, _LAST_DAY))
+        keys = "role, peer" if by == "work" else f"{by}, NULL"
+        where, wanted = (" AND role = ?", (role,)) if role is not None else ("", ())
+        query = _STATS.format(keys=keys, role=where)
         with self._reading() as connection:
-            rows = connection.execute(_STATS.format(key=by), (*days, since, until)).fetchall()
-        grouped: dict[str | None, list[tuple[Any, ...]]] = {}
-        for key, *values in rows:
-            grouped.setdefault(key, []).append(tuple(values))
-        found = [_stat(key, values) for key, values in grouped.items()]
+            rows = connection.execute(query, (*days, since, until, *wanted)).fetchall()
+        grouped: dict[tuple[str | None, str | None], list[tuple[Any, ...]]] = {}
+        for key, peer, *values in rows:
+            grouped.setdefault((key, peer), []).append(tuple(values))
+        found = [_stat(*names, values) for names, values in grouped.items()]
+        if by == "work":
+            return sorted(found, key=_by_success)
         if by == "day":
             return sorted(found, key=lambda row: row.key or "")
         return sorted(found, key=lambda row: (-row.attempts, row.key or ""))
@@ -124,7 +136,12 @@ def _day(at: float, beyond: str) -> str:
         return beyond
 
 
-def _stat(key: str | None, rows: list[tuple[Any, ...]]) -> StatRow:
+def _by_success(row: StatRow) -> tuple[str, float, int, str]:
+    share = -1.0 if row.success is None else row.success
+    return row.key or "", -share, -row.attempts, row.peer or ""
+
+
+def _stat(key: str | None, peer: str | None, rows: list[tuple[Any, ...]]) -> StatRow:
     """One row of what SQLite keeps apart by currency."""
     currencies, *columns = zip(*rows, strict=True)
     told = dict(zip(_SUMS, columns, strict=True))
@@ -140,8 +157,10 @@ def _stat(key: str | None, rows: list[tuple[Any, ...]]) -> StatRow:
             costs[currency or ""] = costs.get(currency or "", 0.0) + cost
     return StatRow(
         key=key,
+        peer=peer,
         attempts=count["attempts"],
         ok=count["ok"],
+        rejected=count["rejected"],
         unfinished=count["attempts"] - count["finished"],
         fallbacks=count["fallbacks"],
         good=count["good"],

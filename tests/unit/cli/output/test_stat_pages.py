@@ -15,6 +15,7 @@ ROW = StatRow(
     key="codex",
     attempts=10,
     ok=5,
+    rejected=2,
     unfinished=0,
     fallbacks=2,
     good=1,
@@ -61,11 +62,23 @@ class Page(io.TextIOWrapper):
 
 def test_a_row_says_what_is_known_and_how_much_is_not() -> None:
     assert stat_pages.as_cells(ROW) == [
-        *("codex", "10", "5 (50%)", "2", "1/3", "12.3 s", "1,234,567", "89"),
-        "1.50 USD + 0.2500 credits + 4 unknown",
+        *("codex", "3 of 10 (30%)", "1.50 USD + 0.2500 credits", "4", "12.3 s", "1/3", "2"),
+        *("1,234,567", "89"),
     ]
-    assert stat_pages.as_cells(BARE) == ["(not told)", "1", "0", "", "", "", "", "", ""]
+    assert stat_pages.as_cells(BARE) == ["(not told)", "0 of 1", "", "", "", "", "", "", ""]
     assert len(stat_pages.head("peer")) == len(stat_pages.as_cells(ROW))
+    both = structs.replace(ROW, key="review", peer="codex")
+    assert stat_pages.as_cells(both, work=True)[:2] == ["review", "codex"]
+    assert len(stat_pages.head("work")) == len(stat_pages.as_cells(both, work=True))
+
+
+def test_the_sum_of_all_rows_says_what_is_unknown() -> None:
+    assert stat_pages.summary([ROW, BARE]) == [
+        "3 of 11 attempts done",
+        "1 running or lost",
+        "2 rejected by a check or a verdict",
+        "the cost of 4 is unknown: the peer did not report it",
+    ]
 
 
 def test_an_estimate_has_a_mark() -> None:
@@ -89,9 +102,12 @@ def test_csv_has_empty_cells_for_what_is_unknown() -> None:
     assert dict(zip(head, second, strict=True))["seconds"] == ""
 
 
-def test_bars_are_as_long_as_attempts_are_many_and_full_as_far_as_they_were_ok() -> None:
+def test_bars_are_as_long_as_attempts_are_many_and_full_as_far_as_they_were_done() -> None:
     page = Page("utf-8")
-    stat_pages.write_chart([ROW, structs.replace(ROW, key="qwen", attempts=5, ok=5)], page)
+    codex = structs.replace(ROW, rejected=0)
+    stat_pages.write_chart(
+        [codex, structs.replace(ROW, key="qwen", attempts=5, ok=5, rejected=0)], page
+    )
     first, second = page.text.splitlines()
     assert first.startswith("codex 10 █") and second.startswith("qwen   5 █")
     # Within one column, which is what rounding leaves.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.delegation.routing import explain
+from dragoman.delegation.routing import TrackRecord, explain
 from dragoman.store.values import Arm, Posterior
 from tests.unit.delegation.routing.peers import NOW, decided, peer, scout
 
@@ -17,7 +17,8 @@ def test_a_decision_is_told_with_its_order_and_every_reason() -> None:
     )
     assert explain(decision) == [
         "review (medium work, tier fast): amber is the only one that can be asked for review",
-        "asked in this order (the fixed order):",
+        "asked in this order: first those that have the model asked for, then the order of "
+        "enabled_peers in your settings; measured success does not change it (adaptive = off)",
         "  1. amber (fast: a-1): it claims review",
         "  2. scout: the last resort, which answers what it can",
         "passed over:",
@@ -47,13 +48,38 @@ def test_the_shadow_is_told_and_agreement_too() -> None:
         ),
     }
     other = decided(peer("amber"), peer("birch"), scout(), adaptive="shadow", posteriors=known)
-    assert explain(other)[-1] == "the bandit would have chosen: birch, amber"
+    assert explain(other)[-1] == "adaptive = on would have drawn this order this time: birch, amber"
     same = decided(peer("birch"), peer("amber"), scout(), adaptive="shadow", posteriors=known)
-    assert explain(same)[-1] == "the bandit would have chosen the same order"
+    assert explain(same)[-1] == "adaptive = on would have drawn the same order this time"
+    assert "adaptive = shadow" in explain(same)[1]
+    assert not any("[" in line for line in explain(same))
 
 
-def test_scores_are_shown_where_the_bandit_decided() -> None:
+def test_draws_are_shown_as_draws_and_only_where_the_bandit_decided() -> None:
     lines = explain(decided(peer("amber"), adaptive="on"))
-    assert lines[1] == "asked in this order (by what they have earned):"
-    assert "amber [0." in lines[2]
-    assert lines[2].endswith("never tried")
+    assert lines[1] == (
+        "asked in this order: random draws from measured success, cost and time; adaptive = on"
+    )
+    assert "amber [drawn 0." in lines[2]
+
+
+def test_what_came_of_earlier_work_is_told_with_counts() -> None:
+    tried = TrackRecord(finished=8, done=7, costs={"USD": 0.06}, priced=6, seconds=4.04)
+    free = TrackRecord(finished=2, done=1)
+    lines = explain(
+        decided(
+            peer("amber", record=tried), peer("birch", record=free), scout(record=TrackRecord())
+        )
+    )
+    assert lines[3] == "     7 of 8 done, 0.01 USD each on average, cost of 2 unknown, 4.0 s each"
+    assert lines[5] == "     1 of 2 done, cost unknown"
+    assert lines[7] == "     no review was delegated to it yet"
+
+
+def test_the_end_of_a_pause_is_told_by_the_clock() -> None:
+    parked = peer("amber", parked_until=NOW + 900, parked_why="its quota is used up")
+    lines = explain(decided(parked, scout()), clock=lambda at: f"at {at:.0f}")
+    assert lines[-1] == (
+        f"  amber  until at {NOW + 900:.0f}: its quota is used up; parked for another 15 min: "
+        "`dragoman peers unpark amber`"
+    )

@@ -101,7 +101,7 @@ def test_a_time_has_its_beginning_and_not_its_end(ledger: Ledger) -> None:
 
 def test_of_an_empty_ledger_there_are_no_sums(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "none.db", read_only=True) as ledger:
-        assert [ledger.stats(by) for by in WAYS] == [[], [], [], []]
+        assert [ledger.stats(by) for by in WAYS] == [[]] * len(WAYS)
         assert ledger.spent(None, 0) == Spent()
 
 
