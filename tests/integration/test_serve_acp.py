@@ -199,6 +199,10 @@ async def test_the_router_delegates_and_shows_it_as_a_tool_call(cli: Cli) -> Non
         assert (calls[0].title, calls[-1].status) == ("Delegate review", "completed")
         assert calls[-1].raw_output["answered"] in ("left", "right")
         assert it.text().strip().endswith("heard look at it")
+        (shown,) = calls[-1].content
+        assert len(shown.content.text.splitlines()) == 1, "the choice and its reason"
+        assert "it claims review" in shown.content.text
+        assert not any("heard look at it" in str(call) for call in calls), "the answer is told once"
         stats = await it.ask(session, "/stats")
         assert "of 1 |" in stats and "| review |" in stats
 

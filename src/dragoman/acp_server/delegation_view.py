@@ -1,7 +1,7 @@
 """Show a running delegation to an ACP client as one tool call with progress, and cancel it.
 
-The delegation itself is run by `delegation.delegate_request`; the final answer is sent by
-`acp_server.session`.
+The delegation itself is run by `delegation.delegate_request`. The tool call says which peer works
+and why; the answer is sent once, at the end, by `acp_server.session`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from dragoman.delegation import (
     DelegationRequest,
     delegate_request,
 )
-from dragoman.delegation.routing import explain
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import DragomanError
 from dragoman.events import model
@@ -31,7 +30,7 @@ from dragoman.rpc.tasks import finish
 if TYPE_CHECKING:
     from dragoman.client.permissions import Permit
     from dragoman.delegation.attempt_report import AttemptReport
-    from dragoman.delegation.routing import Candidate, Decision
+    from dragoman.delegation.routing import Candidate
     from dragoman.rpc.tasks import TaskOwner
     from dragoman.runs.context import RunContext
 
@@ -40,9 +39,6 @@ PROGRESS_INTERVAL: Final = 0.15
 
 CANCEL_TIMEOUT: Final = 4.0
 """Seconds for a cancelled delegation to end. After five the prompt is answered without it."""
-
-SHOWN_TEXT: Final = 2_000
-"""Characters of the answer that are shown while it grows, the newest."""
 
 SHOWN_TOOLS: Final = 8
 """Tool calls of the peer that are shown, the newest."""
@@ -61,7 +57,7 @@ class DelegationView(DelegationListener):
         self._lines: list[str] = []
         self._tools: deque[str] = deque(maxlen=SHOWN_TOOLS)
         self._seen: set[str] = set()
-        self._text = ""
+        self._answer_size = 0
         self._call_id = ""
 
     async def run(
@@ -99,8 +95,8 @@ class DelegationView(DelegationListener):
             raise done
         await self._end(
             "completed" if done.ok else "failed",
-            [*explain(done.decision), "", *done.lines()],
-            done.as_json(),
+            done.lines(),
+            _output(done),
         )
         return done
 
@@ -119,23 +115,18 @@ class DelegationView(DelegationListener):
     def job(self, job: str) -> None:
         self._on_job(job)
 
-    def decided(self, decision: Decision) -> None:
-        # Rejected peers are shown at the end; until then they would hide the progress.
-        self._lines += explain(structs.replace(decision, passed_over=(), shadow=()))
-        self._changed.set()
-
     def attempt(self, number: int, candidate: Candidate, reason: str) -> None:
         model_id = f" ({candidate.model})" if candidate.model else ""
-        self._lines.append(f"\nattempt {number}: {candidate.peer}{model_id}: {reason}")
+        self._lines.append(f"{number}. {candidate.peer}{model_id}: {reason}")
         self._title = f"{self._title.partition(' → ')[0]} → {candidate.peer}"
         self._tools.clear()
-        self._text = ""
+        self._answer_size = 0
         self._changed.set()
 
     def event(self, event: model.Event) -> None:
         match event:
             case model.MessageDelta(role=Role.AGENT, text=text) if not event.replay:
-                self._text = (self._text + text)[-SHOWN_TEXT:]
+                self._answer_size += len(text)
             case model.ToolChanged(tool_id=tool, title=str() as title) if tool not in self._seen:
                 self._seen.add(tool)
                 self._tools.append(title)
@@ -144,7 +135,9 @@ class DelegationView(DelegationListener):
         self._changed.set()
 
     def reported(self, number: int, report: AttemptReport) -> None:
-        self._lines += report.lines()
+        # The reason is in the line above already.
+        first, *rest = structs.replace(report, reason="").lines()
+        self._lines += [f"   {line}" for line in (first, *rest)]
         self._changed.set()
 
     def notice(self, text: str) -> None:
@@ -158,8 +151,8 @@ class DelegationView(DelegationListener):
             await self._changed.wait()
             self._changed.clear()
             lines = [*self._lines, *(f"  · {title}" for title in self._tools)]
-            if self._text:
-                lines += ["", self._text]
+            if self._answer_size:
+                lines.append(f"  {self._answer_size:,} characters of the answer so far")
             await self._turn.update(
                 acp.ToolCallProgress(
                     tool_call_id=self._call_id, title=self._title, content=[_text(lines)]
@@ -177,6 +170,16 @@ class DelegationView(DelegationListener):
                 raw_output=output,
             )
         )
+
+
+def _output(done: Delegation) -> dict[str, Any]:
+    """The result for programs, without the answer and the peers that were passed over: clients show
+    it, and `jobs result` and `/explain` have them."""
+    whole = done.as_json()
+    kept = ("job", "role", "ok", "outcome", "answered", "stopped", "costs", "costs_complete")
+    tried = ("peer", "model", "reason", "outcome", "seconds", "files")
+    attempts = [{name: one.get(name) for name in tried} for one in whole["attempts"]]
+    return {**{name: whole[name] for name in kept}, "attempts": attempts}
 
 
 def _text(lines: list[str]) -> acp.Content:

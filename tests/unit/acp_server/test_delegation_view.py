@@ -32,7 +32,11 @@ async def test_the_progress_of_the_peer_is_shown_in_the_tool_call(tmp_path: Path
 
         async def look(method: str, params: Any) -> Any:
             # The user takes the time to see what happens.
-            await editor.until(lambda it: any("half of it" in text for text in progress(it)))
+            await editor.until(
+                lambda it: any(
+                    "10 characters of the answer so far" in text for text in progress(it)
+                )
+            )
             return allow(params)
 
         editor.serve = look
@@ -40,8 +44,9 @@ async def test_the_progress_of_the_peer_is_shown_in_the_tool_call(tmp_path: Path
         session = await editor.open(home.work)
         await editor.prompt(session, "/delegate review it")
         shown = progress(editor)
-        assert any("attempt 1: left" in text for text in shown)
-        assert any("· Look closely" in text and "half of it" in text for text in shown[:-1])
+        assert any(text.startswith("1. left: it claims review") for text in shown)
+        assert any("· Look closely" in text for text in shown[:-1])
+        assert not any("half of it" in str(update) for update in editor.told("tool_call_update"))
         # Its questions come to the client, too.
         (asked,) = editor.requests
         assert asked["method"] == "session/request_permission"
@@ -60,7 +65,7 @@ async def test_a_fallback_is_shown_with_the_reason(tmp_path: Path) -> None:
         last = editor.told("tool_call_update")[-1]
         assert last["title"] == "Delegate review → right"
         shown = last["content"][0]["content"]["text"]
-        assert "\n1. left" in shown and "\n2. right" in shown
+        assert shown.startswith("1. left: ") and "\n2. right (small): ok after" in shown
         assert [one["peer"] for one in last["rawOutput"]["attempts"]] == ["left", "right"]
 
 

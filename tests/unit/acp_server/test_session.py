@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -188,9 +189,9 @@ async def test_in_auto_the_router_chooses_and_says_why_in_a_tool_call(tmp_path: 
         last = editor.told("tool_call_update")[-1]
         assert (last["title"], last["status"]) == ("Delegate review → left", "completed")
         shown = last["content"][0]["content"]["text"]
-        assert "  1. left" in shown and "it claims review" in shown
-        assert "passed over:" in shown
+        assert re.fullmatch(r"1\. left \(small\): ok after .* \[it claims review.*\]", shown)
         assert last["rawOutput"]["answered"] == "left"
+        assert "heard" not in str(editor.told("tool_call_update")), "the answer is told once"
         # The next one is told what was said before it.
         await editor.prompt(session, "and again")
         assert "User: look at it" in left.prompts[-1]
