@@ -738,6 +738,21 @@ def test_no_program_of_a_repository_runs_and_no_peer_is_blamed_for_it(tmp_path: 
     assert not ran.exists()
 
 
+def test_work_in_a_copy_ends_with_its_diffstat_and_the_command_that_applies_it(
+    tmp_path: Path,
+) -> None:
+    cli = cli_in(tmp_path)
+    prepared(cli, "write")
+    done = cli("delegate", "review", "look", "--isolate")
+    assert done.code == 0, done.err
+    assert "done.txt +1 -0" in done.err and "1 file changed, +1 -0 lines" in done.err
+    (command,) = re.findall(r"apply it: (git .+)", done.err)
+    assert not (cli.cwd / "done.txt").exists()
+    elsewhere = cli.home
+    assert subprocess.run(command, shell=True, cwd=elsewhere).returncode == 0
+    assert (cli.cwd / "done.txt").read_text() == "done\n"
+
+
 def test_a_filter_without_a_name_is_refused_too(tmp_path: Path) -> None:
     cli = cli_in(tmp_path)
     prepared(cli, "write")

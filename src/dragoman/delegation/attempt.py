@@ -33,6 +33,7 @@ from dragoman.delegation.unfinished_turn import unrest
 from dragoman.delegation.worktree.check_command import run_check
 from dragoman.delegation.worktree.isolation import Isolation
 from dragoman.delegation.worktree.outside_writes import outside_writes
+from dragoman.delegation.worktree.patch import stat_of
 from dragoman.delegation.worktree.snapshot import Changed, Snapshot, changes
 from dragoman.errors import DragomanError, UsageError
 from dragoman.events.model import Event, EventEnvelope, MessageDelta, Source, TurnEnded, TurnStarted
@@ -193,14 +194,18 @@ class Attempt:
             self._copy = workspace = isolation.workspace
             ended_at = await self._try(way, workspace)
             changed = Changed(files=await isolation.files())
-            report = structs.replace(self._report(ended_at, changed, workspace), isolated=True)
+            report = structs.replace(
+                self._report(ended_at, changed, workspace), isolated=True, patch_top=isolation.top
+            )
             self._known = report
             report = await self._checked(report, workspace)
             if report.ok and request.apply and not report.outside:
                 return structs.replace(report, applied=await isolation.apply())
             # Changes are never lost, even if they are not to be applied.
             kept = await isolation.save()
-            return structs.replace(report, patch=None if kept is None else str(kept))
+            if kept is None:
+                return report
+            return structs.replace(report, patch=str(kept), patch_stat=await stat_of(kept))
 
     async def _try(self, way: LaunchSpec, workspace: Path) -> float:
         setting = self.setting

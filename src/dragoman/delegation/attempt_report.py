@@ -6,6 +6,7 @@ cost. `obstacle` says why no fallback may follow; `execution` decides.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias
 
@@ -16,7 +17,7 @@ from dragoman.catalogue.enforcement import NOT_ENFORCED, violated
 from dragoman.client.permissions import Denial
 from dragoman.client.results import Result
 from dragoman.delegation.worktree.check_command import CheckResult
-from dragoman.delegation.worktree.patch import Applied
+from dragoman.delegation.worktree.patch import Applied, FileStat
 from dragoman.delegation.worktree.snapshot import Changed
 from dragoman.errors import DragomanError
 from dragoman.events.parts import Failure, FileChange
@@ -83,6 +84,10 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
     """Whether it worked in a worktree, which is removed."""
     patch: str | None = None
     """Path of the patch with its changes, if it was kept."""
+    patch_stat: tuple[FileStat, ...] = ()
+    """The diffstat of that patch."""
+    patch_top: str | None = None
+    """The folder that the patch is applied in: the top of the repository."""
     applied: Applied | None = None
     started_at: float
     ended_at: float
@@ -236,11 +241,36 @@ def _lines(report: AttemptReport) -> list[str]:
         told.append(f"  policy violated: {violated(report.violations)}")
     if report.applied is not None and not report.applied.ok:
         told += [f"  conflict: {one.path}: {one.why}" for one in report.applied.conflicts]
-    if (kept := report.patch or (report.applied and report.applied.kept)) is not None:
-        told.append(f"  the patch is {kept}")
+    kept = report.patch or (None if report.applied is None else report.applied.kept)
+    if kept is not None:
+        told += _patch_lines(report, kept)
     if report.check is not None:
         told += _check_lines(report.check)
     return told
+
+
+def _patch_lines(report: AttemptReport, kept: str) -> list[str]:
+    """A patch that was kept: its diffstat, and the command that applies it."""
+    stat = report.patch_stat or (report.applied.stat if report.applied is not None else ())
+    told = [f"  the patch is {kept}"]
+    if stat:
+        width = max(len(one.path) for one in stat[:SHOWN_FILES])
+        told += [f"    {one.path:<{width}} {_counts(one)}" for one in stat[:SHOWN_FILES]]
+        if len(stat) > SHOWN_FILES:
+            told.append(f"    and {len(stat) - SHOWN_FILES} more files")
+        added, removed = (
+            sum(count or 0 for count in counts)
+            for counts in zip(*((one.added, one.removed) for one in stat), strict=True)
+        )
+        many = "file" if len(stat) == 1 else "files"
+        told.append(f"    {len(stat)} {many} changed, +{added} -{removed} lines")
+    if report.patch_top:
+        told.append(f"  apply it: {shlex.join(['git', '-C', report.patch_top, 'apply', kept])}")
+    return told
+
+
+def _counts(stat: FileStat) -> str:
+    return "binary" if stat.added is None else f"+{stat.added} -{stat.removed or 0}"
 
 
 def _headline(report: AttemptReport) -> str:

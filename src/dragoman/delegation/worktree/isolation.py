@@ -230,6 +230,11 @@ class Isolation:
         """The files that the patch changes."""
         return await files_of(self._trees())
 
+    @property
+    def top(self) -> str:
+        """The top of the repository that the patch is for."""
+        return self._trees()[0].top
+
     async def save(self) -> Path | None:
         """Save the patch to a file; None if nothing changed."""
         data = await self.patch()

@@ -48,6 +48,14 @@ class Conflict(Struct, frozen=True):
     why: str
 
 
+class FileStat(Struct, frozen=True):
+    """How many lines of a file a patch adds and removes; None for a binary file."""
+
+    path: str
+    added: int | None
+    removed: int | None
+
+
 class Applied(Struct, frozen=True, kw_only=True):
     """Result of applying a patch. Unless ok, the workspace is unchanged."""
 
@@ -57,6 +65,8 @@ class Applied(Struct, frozen=True, kw_only=True):
     conflicts: tuple[Conflict, ...] = ()
     kept: str | None = None
     """Path of the patch, if it could not be applied."""
+    stat: tuple[FileStat, ...] = ()
+    """The diffstat of that patch."""
 
 
 async def apply(trees: Sequence[Tree], patches: Path, name: str) -> Applied:
@@ -79,7 +89,23 @@ async def apply(trees: Sequence[Tree], patches: Path, name: str) -> Applied:
         error.may_have_run = True
         raise error
     conflicts = _conflicts(answer, [change.path for change in files])
-    return Applied(ok=False, files=files, conflicts=conflicts, kept=str(kept))
+    stat = await stat_of(kept)
+    return Applied(ok=False, files=files, conflicts=conflicts, kept=str(kept), stat=stat)
+
+
+async def stat_of(patch: Path) -> tuple[FileStat, ...]:
+    """The diffstat of a patch; empty if git cannot read it."""
+    answer = await git.ask(("apply", "--numstat", "-z", str(patch)), cwd=patch.parent)
+    if not answer.ok:
+        return ()
+    found = []
+    for entry in answer.output.split(b"\0"):
+        added, _, rest = entry.partition(b"\t")
+        removed, tab, name = rest.partition(b"\t")
+        if tab:
+            counts = (int(each) if each.isdigit() else None for each in (added, removed))
+            found.append(FileStat(name.decode("utf-8", "backslashreplace"), *counts))
+    return tuple(found)
 
 
 async def patch_of(trees: Sequence[Tree]) -> bytes:

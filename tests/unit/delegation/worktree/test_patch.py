@@ -10,7 +10,14 @@ import pytest
 
 from dragoman.delegation.worktree import patch as worktree_patch
 from dragoman.delegation.worktree.isolation import Isolation
-from dragoman.delegation.worktree.patch import Conflict, capture, keep_patch, patch_of
+from dragoman.delegation.worktree.patch import (
+    Conflict,
+    FileStat,
+    capture,
+    keep_patch,
+    patch_of,
+    stat_of,
+)
 from dragoman.delegation.worktree.records import Tree
 from dragoman.errors import FileFailed, IsolationFailed
 from dragoman.runs import git
@@ -43,6 +50,19 @@ async def test_a_conflict_is_told_by_its_file_and_nothing_is_changed(tmp_path: P
     }
     assert (tmp_path / "patches" / f"{isolation.id}.patch").read_bytes() == patch
     assert applied.kept == str(tmp_path / "patches" / f"{isolation.id}.patch")
+
+
+@aio
+async def test_the_diffstat_counts_lines_and_names_binary_files(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    async with Isolation(folder, folder=tmp_path / "worktrees") as isolation:
+        (isolation.workspace / "a.txt").write_text((folder / "a.txt").read_text() + "one\ntwo\n")
+        (isolation.workspace / "b n.bin").write_bytes(b"\0\1\2")
+        kept = await isolation.save()
+    assert kept is not None
+    assert await stat_of(kept) == (FileStat("a.txt", 2, 0), FileStat("b n.bin", None, None))
+    kept.write_text("no patch")
+    assert await stat_of(kept) == ()
 
 
 @aio
