@@ -50,13 +50,15 @@ bench: $(READY)  ## measure the speed against the official SDK, a bare loop and 
 	@$(BIN)/python -m bench.cli $(filter --quick,$(ARGS))
 	@$(BIN)/python -m bench.warm $(filter --quick,$(ARGS))
 
-docs: $(READY)  ## build the documentation as a site in build/docs; needs no network
+docs: $(READY)  ## build the documentation site in build/docs; needs no network
 	@$(BIN)/python scripts/build_docs.py
 
-# To another place first: a run that fails leaves the old picture.
-picture: $(READY)  ## draw the picture in the README anew, from a real run
+# To another place first: a script that fails leaves the old picture.
+picture: $(READY)  ## draw the pictures of the documents again: a real run, and the states of a broker
 	@mkdir -p build && $(BIN)/python scripts/render_run.py > build/run.svg
 	@mv build/run.svg docs/images/run.svg
+	@$(BIN)/python scripts/draw_states.py > build/broker-states.svg
+	@mv build/broker-states.svg docs/images/broker-states.svg
 
 fmt: $(READY)  ## format the code and sort the imports
 	@$(BIN)/ruff check --quiet --select I --fix .

@@ -7,14 +7,19 @@ import re
 
 from dragoman.broker import methods as broker_methods
 from dragoman.broker.server import state_machine
-from tests.docs.markdown import ROOT, blocks, section, table
+from scripts.draw_states import ARROWS, draw
+from tests.docs.markdown import ROOT, links, section, table
 
 DOCUMENT = ROOT / "docs" / "explanation" / "brokers.md"
 
 
-def test_the_picture_is_made_of_the_table() -> None:
-    (picture,) = [block for block in blocks(DOCUMENT) if block.info == "mermaid"]
-    assert picture.text == state_machine.diagram()
+def test_the_arrows_of_the_picture_are_those_of_the_table() -> None:
+    drawn = {(state, each.event): each.following for each in ARROWS for state in each.states}
+    table = state_machine.TABLE
+    assert drawn == {(at, event): to for at, row in table.items() for event, to in row.items()}
+    picture = ROOT / "docs" / "images" / "broker-states.svg"
+    assert picture.read_text("utf-8") == draw(), "run make picture"
+    assert "../images/broker-states.svg" in {target for _, target in links(DOCUMENT)}
 
 
 def test_every_state_is_explained_as_in_the_code() -> None:

@@ -34,7 +34,7 @@ COMPILED = [block for found in ALL for block in found if block.info == "python c
 PRINTED = [
     (first, second) for found in ALL for first, second in pairwise(found) if second.info == "output"
 ]
-KNOWN = {"", "python", "python compile", "output", "sh", "toml", "json", "text", "mermaid"}
+KNOWN = {"", "python", "python compile", "output", "sh", "toml", "json", "text"}
 
 
 def run(block: Block, home: Path) -> subprocess.CompletedProcess[str]:

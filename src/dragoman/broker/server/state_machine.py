@@ -1,6 +1,6 @@
 """State machine of a broker: starting, idle, serving, restarting, failed, draining, stopped.
 
-Pure: `broker` reports events and acts on the new state. `diagram` renders the transition table for
+Pure: `broker` reports events and acts on the new state. scripts/draw_states.py draws the table for
 the documentation.
 """
 
@@ -108,15 +108,3 @@ class Lifecycle:
     def takes_work(self) -> bool:
         """Whether new prompts and sessions are welcome."""
         return self.state not in (BrokerState.DRAINING, BrokerState.STOPPED)
-
-
-def diagram() -> str:
-    """The table as a state diagram in the words of Mermaid."""
-    lines = ["stateDiagram-v2", f"    [*] --> {BrokerState.STARTING}"]
-    lines += [
-        f"    {state} --> {following}: {happening.value}"
-        for state, row in TABLE.items()
-        for happening, following in row.items()
-    ]
-    lines.append(f"    {BrokerState.STOPPED} --> [*]")
-    return "\n".join(lines) + "\n"

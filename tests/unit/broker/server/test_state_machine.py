@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.broker.server.state_machine import TABLE, BrokerEvent, BrokerState, Lifecycle, diagram
+from dragoman.broker.server.state_machine import TABLE, BrokerEvent, BrokerState, Lifecycle
 
 
 def test_every_state_is_in_the_table_and_can_be_reached() -> None:
@@ -54,10 +54,3 @@ def test_only_a_broker_that_ends_takes_no_work() -> None:
     assert life.takes_work, "the next caller makes it try again"
     life.happens(BrokerEvent.DRAIN)
     assert not life.takes_work
-
-
-def test_the_diagram_has_every_row_of_the_table() -> None:
-    text = diagram()
-    assert text.startswith("stateDiagram-v2\n    [*] --> starting\n")
-    assert text.count("-->") == sum(map(len, TABLE.values())) + 2
-    assert "    serving --> restarting: the peer died\n" in text
