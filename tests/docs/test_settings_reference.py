@@ -18,6 +18,7 @@ from dragoman.catalogue.validate import describe
 from dragoman.config import schema
 from dragoman.config.load import OTHER_VARIABLES, check_settings
 from dragoman.paths import VARIABLES
+from scripts import write_settings
 from tests.docs import names
 from tests.docs.markdown import ROOT, blocks, section, table
 
@@ -29,10 +30,6 @@ PAGES: dict[str, tuple[ModuleType, list[str]]] = {
             *("Descriptor", "Launch", "WrongForm", "VersionSource", "Models", "Credentials"),
             *("Install", "Quirks", "Enforcement", "McpServers", "CanaryPrompts"),
         ],
-    ),
-    "configuration.md": (
-        schema,
-        ["Settings", "DelegationLimits", "LocalModelSettings", "Timeouts", "PeerSettings"],
     ),
 }
 
@@ -93,20 +90,35 @@ def test_the_settings_that_are_shown_are_some() -> None:
     assert check_settings(tomllib.loads(shown.text), origin="the page")["timeouts.total"] == 600
 
 
+def test_the_keys_of_the_settings_are_those_of_the_code() -> None:
+    written = (REFERENCE / "configuration.md").read_text("utf-8")
+    assert written == write_settings.page(written), "run python scripts/write_settings.py"
+
+
+def test_every_table_of_the_settings_is_on_the_page() -> None:
+    assert set(write_settings.SECTIONS.values()) == set(structs(schema))
+
+
+@pytest.mark.parametrize("key", write_settings.EXAMPLES)
+def test_the_example_of_a_key_is_a_valid_setting(key: str) -> None:
+    checked = check_settings(tomllib.loads(write_settings.example(key)), origin="the page")
+    assert list(checked) == [key.replace("NAME", "codex")]
+
+
 def test_every_folder_is_named_with_the_variable_that_moves_it() -> None:
     rows = "\n".join(section(REFERENCE / "configuration.md", "Folders"))
     for name, variable in VARIABLES.items():
         assert f"| {name} |" in rows and f"`{variable}`" in rows
 
 
-def test_every_variable_that_is_no_setting_is_documented() -> None:
+def test_every_other_variable_is_documented() -> None:
     source = ROOT / "src" / "dragoman"
     read = {
         name
         for path in source.rglob("*.py")
         for name in re.findall(r'"(DRAGOMAN_[A-Z_]*[A-Z])"', path.read_text("utf-8"))
     }
-    rows = table(section(REFERENCE / "configuration.md", "Variables that are no settings"))
+    rows = table(section(REFERENCE / "configuration.md", "Other variables"))
     told = {cells[0].strip("`") for cells in rows}
     assert told == read - set(VARIABLES.values())
     assert told >= OTHER_VARIABLES - set(VARIABLES.values())
