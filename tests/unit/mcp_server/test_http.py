@@ -8,20 +8,19 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from uvicorn.server import ServerState
 
 from dragoman.errors import AddressInUse
 from dragoman.mcp_server import tools
-from dragoman.mcp_server.http import _config, _ConnectionLimits, _LimitedConnection, serve_http
-from dragoman.mcp_server.http_guard import HttpGuard
+from dragoman.mcp_server.http import serve_http
 from dragoman.mcp_server.tool_handlers import ToolHandlers
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.transports.http_server import ConnectionTerms
 from tests.aio import aio
 
 TOKEN = "a-token-of-some-length"
@@ -33,6 +32,8 @@ async def listening(work: Path, **limits: Any) -> AsyncIterator[int]:
     stop = asyncio.Event()
     heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     tasks = TaskOwner("test")
+    names = {field.name for field in fields(ConnectionTerms)}
+    terms = ConnectionTerms(**{name: limits.pop(name) for name in names & limits.keys()})
     serving = tasks.start(
         serve_http(
             ToolHandlers(cwd=work),
@@ -40,6 +41,7 @@ async def listening(work: Path, **limits: Any) -> AsyncIterator[int]:
             token=TOKEN,
             stop=stop,
             on_listening=heard.set_result,
+            terms=terms,
             **limits,
         ),
         "serve",
@@ -155,43 +157,6 @@ async def test_a_client_that_asks_on_and_on_and_reads_nothing_is_sent_away(
                     while True:
                         await loop.sock_sendall(client, request)
     assert [one for one in caplog.records if one.levelno >= logging.ERROR] == []
-
-
-class Narrow(asyncio.Transport):
-    """Stands for a connection whose client takes some of what waits for it, and then no more."""
-
-    def __init__(self, waiting: list[int]) -> None:
-        super().__init__()
-        self.waiting = waiting
-        self.aborted = asyncio.Event()
-
-    def get_write_buffer_size(self) -> int:
-        return self.waiting.pop(0)
-
-    def abort(self) -> None:
-        self.aborted.set()
-
-    def close(self) -> None: ...
-
-
-async def refused(*_: object) -> None:
-    raise AssertionError("nobody asks")
-
-
-@aio
-async def test_a_client_that_takes_its_answer_slowly_is_waited_for() -> None:
-    config = _config(HttpGuard(refused, token=TOKEN))
-    counted = _ConnectionLimits(max_known=1, max_strangers=1)
-    connection = _LimitedConnection(
-        config, ServerState(), counted, head_timeout=10.0, send_timeout=0.01
-    )
-    transport = Narrow([300, 200, 200, 100, 100, 100])
-    connection.connection_made(transport)
-    connection.pause_writing()
-    async with asyncio.timeout(10):
-        await transport.aborted.wait()
-    assert transport.waiting == []
-    connection.connection_lost(None)
 
 
 async def answered(reader: asyncio.StreamReader) -> bytes:

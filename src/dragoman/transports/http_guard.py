@@ -1,0 +1,161 @@
+"""ASGI middleware: checks Host, Origin, size and timeout of the requests to a local HTTP server.
+
+Host and Origin are checked because any web page can reach a local port. A subclass adds who may
+come in (`authorize`), because other users of the machine can reach the port as well. Connection
+limits are in `http_server`.
+
+The body is read here, within a size and a time: an application that waits for it without a timeout
+can be held up, and one that closes the connection of a client that still sends answers it with a
+reset instead of the response 413.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+ADMIT: Final = "dragoman.admit"
+"""Key in the state of a request's scope. The value is a callback that counts the connection as
+authenticated; it returns False if the limit is reached."""
+
+MAX_BODY_SIZE: Final = 4 * 1024 * 1024
+"""Bytes of one request. A prompt is far shorter."""
+
+BODY_TIMEOUT: Final = 10.0
+"""Seconds for the body of a request to arrive, from this very machine."""
+
+LINGER_SIZE: Final = 4 * MAX_BODY_SIZE
+LINGER_TIMEOUT: Final = 2.0
+"""How much of a body that is too long is read all the same, and for how many seconds: a client
+whose connection is closed while it sends does not see why."""
+
+
+class AddressGuard:
+    """ASGI middleware: checks Host, Origin and the size of a request; `authorize` does the rest."""
+
+    takes_websockets = False
+
+    def __init__(
+        self,
+        inner: ASGIApp,
+        *,
+        max_body_size: int = MAX_BODY_SIZE,
+        body_timeout: float = BODY_TIMEOUT,
+    ) -> None:
+        self._inner = inner
+        self._max_body_size = max_body_size
+        self._body_timeout = body_timeout
+        self.hosts: frozenset[bytes] = frozenset()
+        """Allowed Host headers: host and port. Every request is refused until it is set."""
+        self.schemes: tuple[bytes, ...] = (b"http://",)
+        """How an allowed Origin begins; one of `hosts` follows."""
+
+    def authorize(self, scope: Scope) -> None:
+        """Raise `HTTPException` for a request that is not let in."""
+        raise NotImplementedError
+
+    def refused(self, scope: Scope, error: HTTPException) -> None:
+        """A request was refused. For the log."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_request = scope["type"] == "http"
+        if not is_request and not (self.takes_websockets and scope["type"] == "websocket"):
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        try:
+            self._check(scope)
+            body: bytes | None = await self._read(scope, receive) if is_request else None
+        except ConnectionError:
+            return
+        except HTTPException as error:
+            self.refused(scope, error)
+            if not is_request:
+                # Before it is accepted, this is a response with the status 403.
+                await send({"type": "websocket.close", "code": 1008})
+                return
+            # What is left of the request is not read.
+            headers = {"connection": "close", **(error.headers or {})}
+            response = PlainTextResponse(f"{error.detail}\n", error.status_code, headers)
+            await response(scope, receive, send)
+            return
+
+        async def replay() -> Message:
+            nonlocal body
+            if body is None:
+                return await receive()
+            whole, body = body, None
+            return {"type": "http.request", "body": whole, "more_body": False}
+
+        await self._inner(scope, replay, send)
+
+    def _check(self, scope: Scope) -> None:
+        """Raise `HTTPException` if the request is refused for its headers or path."""
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        hosts = [value.lower() for name, value in headers if name == b"host"]
+        if len(hosts) != 1 or hosts[0] not in self.hosts:
+            raise HTTPException(421, "this server is not called that")
+        origins = [value.lower() for name, value in headers if name == b"origin"]
+        if not all(map(self._is_own, origins)):
+            raise HTTPException(403, "pages of other origins are not let in")
+        self.authorize(scope)
+
+    def _is_own(self, origin: bytes) -> bool:
+        return any(
+            origin.startswith(scheme) and origin[len(scheme) :] in self.hosts
+            for scheme in self.schemes
+        )
+
+    def admit(self, scope: Scope) -> None:
+        """Count the connection as authenticated. Raises `HTTPException` over the limit."""
+        admit: Callable[[], bool] | None = scope.get("state", {}).get(ADMIT)
+        if admit is not None and not admit():
+            raise HTTPException(503, "as many connections are at work as may be; try again later")
+
+    async def _read(self, scope: Scope, receive: Receive) -> bytes:
+        """The body. Raises `HTTPException`, or `ConnectionError` if its sender has gone."""
+        too_long = HTTPException(413, f"more than {self._max_body_size} bytes")
+        declared = [value for name, value in scope["headers"] if name == b"content-length"]
+        if any(not self._fits(size) for size in declared):
+            await self._linger(receive)
+            raise too_long
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._body_timeout):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        raise ConnectionError
+                    body += message.get("body", b"")
+                    if len(body) > self._max_body_size or not message.get("more_body", False):
+                        break
+        except TimeoutError:
+            raise HTTPException(408, "the request did not arrive in time") from None
+        if len(body) <= self._max_body_size:
+            return bytes(body)
+        if message.get("more_body", False):
+            await self._linger(receive)
+        raise too_long
+
+    def _fits(self, size: bytes) -> bool:
+        # Python refuses to read a number of thousands of digits, and no body is that long.
+        return size.isdigit() and len(size) < 20 and int(size) <= self._max_body_size
+
+    async def _linger(self, receive: Receive) -> None:
+        """Read and discard some more of a body that is too long."""
+        size = 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(self._body_timeout, LINGER_TIMEOUT)):
+                while size < LINGER_SIZE:
+                    message = await receive()
+                    size += len(message.get("body", b""))
+                    if not message.get("more_body", False):
+                        return

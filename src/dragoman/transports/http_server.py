@@ -1,0 +1,309 @@
+"""Listen for HTTP on a TCP port, with connection limits, timeouts and TLS.
+
+Serves any ASGI application. Connections that were authenticated are counted apart from the others.
+A connection that sends no request, or does not read its responses, is closed. `http_guard` checks
+the requests themselves.
+
+Of uvicorn only the HTTP protocol is used, and not its server (tried in version 0.54): that one
+
+- replaces our signal handlers, and ends the process by the signal instead of exit code 143;
+- never closes a connection that sends no request, so idle connections of other users take all
+  descriptors and keep the owner out; its `limit_concurrency` counts those of the owner as well;
+- has no timeout for a client that does not read its response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from dragoman.errors import AddressInUse, UsageError
+from dragoman.transports.http_guard import ADMIT
+
+if TYPE_CHECKING:
+    import h11
+    from starlette.types import ASGIApp
+
+LOOPBACK: Final = "127.0.0.1"
+LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost")
+"""Host names that clients on this machine may use."""
+
+HEAD_TIMEOUT: Final = 10.0
+"""Seconds from a connection, or from the first byte of a next request, to the end of its head."""
+
+IDLE_TIMEOUT: Final = 60
+"""Seconds that a connection stays open between two requests."""
+
+SEND_TIMEOUT: Final = 30.0
+"""Seconds in which a client has to take something of what waits for it."""
+
+MAX_CONNECTIONS: Final = 64
+"""Connections at once that were authenticated: more than all clients of one user have."""
+
+MAX_STRANGERS: Final = 256
+"""Connections at once that were not. The oldest is closed for the next, so that they cannot block
+new ones. The loop accepts up to 100 connections at a time (the backlog) before it reads from any,
+so a connection that sends its request at once is read before 256 others have come behind it."""
+
+CLOSE_TIMEOUT: Final = 2.0
+"""Seconds for answers on their way to arrive when the server ends."""
+
+MAX_MESSAGE_SIZE: Final = 1024 * 1024
+"""Bytes of one WebSocket message from a client."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionTerms:
+    """Limits and timeouts of the connections to one server."""
+
+    head_timeout: float = HEAD_TIMEOUT
+    send_timeout: float = SEND_TIMEOUT
+    max_connections: int = MAX_CONNECTIONS
+    max_strangers: int = MAX_STRANGERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """The certificate chain and its private key, as PEM files."""
+
+    certificate: Path
+    key: Path
+
+    def context(self) -> ssl.SSLContext:
+        """Raises `UsageError` if the files cannot be used."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"TLS needs a certificate and its key as PEM files, and {self.certificate} with "
+                f"{self.key} cannot be used: {error}"
+            ) from error
+        return context
+
+
+class HttpServer:
+    """Serves an ASGI application on one port; with `websockets` also WebSockets."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        terms: ConnectionTerms | None = None,
+        *,
+        websockets: bool = False,
+        tls: TlsFiles | None = None,
+    ) -> None:
+        self._terms = terms or ConnectionTerms()
+        self._config = http_config(app, websockets=websockets)
+        self._tls = tls
+        self._state = ServerState()
+        self._listening: asyncio.Server | None = None
+
+    async def listen(self, host: str, port: int) -> int:
+        """Listen on an address; 0 takes a free port. Returns the port. Raises `AddressInUse`."""
+        limits = ConnectionLimits(self._terms)
+
+        def connected() -> LimitedConnection:
+            return LimitedConnection(self._config, self._state, limits, self._terms)
+
+        context = None if self._tls is None else self._tls.context()
+        self._listening = await _listen(connected, host, port, context)
+        number: int = self._listening.sockets[0].getsockname()[1]
+        return number
+
+    def stop_listening(self) -> None:
+        """Accept no connection any more; those that are open stay."""
+        if self._listening is not None:
+            self._listening.close()
+
+    async def aclose(self) -> None:
+        """End all connections, after what is on its way has left or a timeout."""
+        self.stop_listening()
+        state = self._state
+        for connection in list(state.connections):
+            connection.shutdown()
+        if state.tasks:
+            await asyncio.wait(list(state.tasks), timeout=CLOSE_TIMEOUT)
+        for task in list(state.tasks):
+            task.cancel()
+        for connection in list(state.connections):
+            transport = getattr(connection, "transport", None)
+            if transport is not None:
+                transport.abort()
+        # Let the aborted connections run their callbacks.
+        await asyncio.sleep(0)
+
+
+def http_config(app: ASGIApp, *, websockets: bool = False) -> Config:
+    """The settings of uvicorn for an application."""
+    config = Config(
+        app,
+        lifespan="off",
+        ws="websockets-sansio" if websockets else "none",
+        ws_max_size=MAX_MESSAGE_SIZE,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=IDLE_TIMEOUT,
+    )
+    config.load()
+    return config
+
+
+async def _listen(
+    connected: Callable[[], LimitedConnection],
+    host: str,
+    port: int,
+    context: ssl.SSLContext | None,
+) -> asyncio.Server:
+    try:
+        return await asyncio.get_running_loop().create_server(connected, host, port, ssl=context)
+    except OSError as error:
+        raise AddressInUse(f"port {port} of {host} cannot be used: {error.strerror}") from error
+
+
+class ConnectionLimits:
+    """Limits open connections; those that have sent the token are counted separately."""
+
+    def __init__(self, terms: ConnectionTerms) -> None:
+        self._max_known = terms.max_connections
+        self._max_strangers = terms.max_strangers
+        # In the order in which they came, or were used last.
+        self._known: dict[LimitedConnection, None] = {}
+        self._strangers: dict[LimitedConnection, None] = {}
+
+    def arrive(self, connection: LimitedConnection) -> None:
+        """Count a new connection. Over the limit, the oldest without a token is closed."""
+        if len(self._strangers) >= self._max_strangers:
+            self._send_away(self._strangers, next(iter(self._strangers)))
+        self._strangers[connection] = None
+
+    def admit(self, connection: LimitedConnection) -> bool:
+        """Count a connection as authenticated. False if the limit is reached by busy ones."""
+        if connection not in self._known and len(self._known) >= self._max_known:
+            idle = next((each for each in self._known if each.is_between), None)
+            if idle is None:
+                return False
+            self._send_away(self._known, idle)
+        self.leave(connection)
+        self._known[connection] = None
+        return True
+
+    def leave(self, connection: LimitedConnection) -> None:
+        self._known.pop(connection, None)
+        self._strangers.pop(connection, None)
+
+    def _send_away(
+        self, connections: dict[LimitedConnection, None], connection: LimitedConnection
+    ) -> None:
+        del connections[connection]
+        connection.transport.abort()
+
+
+class LimitedConnection(H11Protocol):
+    """A connection with timeouts for the request head and for reading the response.
+
+    It is aborted and not closed: closing would wait for a client that does not read.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        state: ServerState,
+        limits: ConnectionLimits,
+        terms: ConnectionTerms,
+    ) -> None:
+        super().__init__(config, state, {ADMIT: self._admit})
+        self._limits = limits
+        self._head_timeout = terms.head_timeout
+        self._send_timeout = terms.send_timeout
+        self._timer: asyncio.TimerHandle | None = None
+        self._send_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._limits.arrive(self)
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_between:
+            self._wait_for_head()
+        super().data_received(data)
+        if not self.is_between:
+            self._stop_waiting()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        # Another protocol takes the transport over, and these limits do not count for it.
+        self._limits.leave(self)
+        self._stop_waiting()
+        self._stop_watching()
+        super().handle_websocket_upgrade(event)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._limits.leave(self)
+        self._stop_waiting()
+        self._stop_watching()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        self._stop_watching()
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _admit(self) -> bool:
+        return self._limits.admit(self)
+
+    @property
+    def is_between(self) -> bool:
+        """Whether no request is being answered: then the head of one has to come."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is None or cycle.response_complete
+
+    def _wait_for_head(self) -> None:
+        if self._timer is None:
+            self._timer = self.loop.call_later(self._head_timeout, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up(self) -> None:
+        self._timer = None
+        if self.is_between:
+            self.transport.abort()
+
+    def _watch(self) -> None:
+        self._stop_watching()
+        waiting = self.transport.get_write_buffer_size()
+        self._send_timer = self.loop.call_later(self._send_timeout, self._look, waiting)
+
+    def _look(self, waiting: int) -> None:
+        # Nothing is added while it is paused: what is less now, the client has taken.
+        if self.transport.get_write_buffer_size() < waiting:
+            self._watch()
+        else:
+            self.transport.abort()
+
+    def _stop_watching(self) -> None:
+        if self._send_timer is not None:
+            self._send_timer.cancel()
+            self._send_timer = None

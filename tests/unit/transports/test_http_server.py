@@ -1,0 +1,131 @@
+"""The HTTP server: limits of its connections, TLS and WebSockets."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
+from websockets.asyncio.client import connect
+
+from dragoman.errors import AddressInUse, UsageError
+from dragoman.transports.http_server import (
+    LOOPBACK,
+    ConnectionLimits,
+    ConnectionTerms,
+    HttpServer,
+    LimitedConnection,
+    TlsFiles,
+    http_config,
+)
+from tests.aio import aio
+from tests.certificates import make_certificate
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "http":
+        await PlainTextResponse("here")(scope, receive, send)
+        return
+    await receive()
+    await send({"type": "websocket.accept"})
+    while (message := await receive())["type"] == "websocket.receive":
+        await send({"type": "websocket.send", "text": message["text"].upper()})
+
+
+async def get(port: int, **options: Any) -> bytes:
+    reader, writer = await asyncio.open_connection(LOOPBACK, port, **options)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
+@aio
+async def test_an_application_is_served_until_the_server_is_closed() -> None:
+    server = HttpServer(app)
+    port = await server.listen(LOOPBACK, 0)
+    assert (await get(port)).endswith(b"here")
+    await server.aclose()
+    with pytest.raises(OSError):
+        await get(port)
+
+
+@aio
+async def test_a_port_that_is_taken_is_named() -> None:
+    server, second = HttpServer(app), HttpServer(app)
+    port = await server.listen(LOOPBACK, 0)
+    with pytest.raises(AddressInUse, match=str(port)):
+        await second.listen(LOOPBACK, port)
+    await second.aclose()
+    await server.aclose()
+
+
+@aio
+async def test_a_web_socket_outlives_the_timeouts_for_requests() -> None:
+    terms = ConnectionTerms(head_timeout=0.05, max_strangers=1)
+    server = HttpServer(app, terms, websockets=True)
+    port = await server.listen(LOOPBACK, 0)
+    async with connect(f"ws://{LOOPBACK}:{port}/", ping_interval=None) as socket:
+        # Both would end a connection without a request: the time, and the next stranger.
+        await asyncio.sleep(0.2)
+        assert (await get(port)).endswith(b"here")
+        await socket.send("again")
+        assert await socket.recv() == "AGAIN"
+    await server.aclose()
+
+
+@aio
+async def test_with_a_certificate_it_speaks_tls_and_nothing_else(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    server = HttpServer(app, tls=TlsFiles(certificate=certificate, key=key))
+    port = await server.listen(LOOPBACK, 0)
+    trusted = ssl.create_default_context(cafile=str(certificate))
+    answer = await get(port, ssl=trusted, server_hostname="localhost")
+    assert answer.endswith(b"here")
+    assert b"here" not in await get(port)
+    await server.aclose()
+
+
+def test_files_that_are_not_a_certificate_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "cert.pem"
+    path.write_text("no certificate")
+    with pytest.raises(UsageError, match=r"cert\.pem"):
+        TlsFiles(certificate=path, key=path).context()
+
+
+class Narrow(asyncio.Transport):
+    """Stands for a connection whose client takes some of what waits for it, and then no more."""
+
+    def __init__(self, waiting: list[int]) -> None:
+        super().__init__()
+        self.waiting = waiting
+        self.aborted = asyncio.Event()
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting.pop(0)
+
+    def abort(self) -> None:
+        self.aborted.set()
+
+    def close(self) -> None: ...
+
+
+@aio
+async def test_a_client_that_takes_its_answer_slowly_is_waited_for() -> None:
+    config = http_config(app)
+    terms = ConnectionTerms(max_connections=1, max_strangers=1, send_timeout=0.01)
+    counted = ConnectionLimits(terms)
+    connection = LimitedConnection(config, ServerState(), counted, terms)
+    transport = Narrow([300, 200, 200, 100, 100, 100])
+    connection.connection_made(transport)
+    connection.pause_writing()
+    async with asyncio.timeout(10):
+        await transport.aborted.wait()
+    assert transport.waiting == []
+    connection.connection_lost(None)
