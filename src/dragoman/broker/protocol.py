@@ -47,6 +47,9 @@ class CallerTerms(Struct, rename="camel"):
     """Whether it wants to see every line between the broker and the peer."""
     policy: PolicyTerms | None = None
     """What counts in turns of which the prompt does not say it."""
+    answered: bool = False
+    """Whether it takes `_dragoman/answered`. Otherwise a question that another caller has answered
+    is cancelled."""
 
 
 class TracedLine(Struct):
@@ -84,6 +87,52 @@ class JobWanted(Struct, rename="camel"):
     wait: bool = False
 
 
+class Watch(Struct):
+    """`_dragoman/watch`: follow the open questions. With `answers` a question of which no caller
+    can be asked waits for an answer of this one."""
+
+    answers: bool = False
+
+
+class ShownQuestion(Struct, rename="camel", kw_only=True):
+    """`_dragoman/question`, and in the answer to `_dragoman/watch`: a question for a person."""
+
+    id: str
+    digest: str
+    """Of `method` and `params`: an answer names what it is about."""
+    session_id: str
+    key: str
+    """Of the session in the store."""
+    job: str | None
+    method: str
+    params: Raw
+    """As the peer asked, and for a permission with what it told of the tool call before."""
+    asked_at: float
+
+
+class Settled(Struct):
+    """`_dragoman/settled`: `by` says who answered, or why nobody needs to."""
+
+    id: str
+    by: str
+
+
+class QuestionAnswer(Struct):
+    """`_dragoman/answer`: what the peer is to get. `digest` is that of the question as shown."""
+
+    id: str
+    digest: str
+    result: Raw
+
+
+class AnsweredElsewhere(Struct, rename="camel"):
+    """`_dragoman/answered`: which permission, and the kind of the option that was chosen."""
+
+    session_id: str
+    tool_call_id: str
+    kind: str
+
+
 class SessionMeta(Struct):
     """With `session/new`, `session/load` and `session/resume`: how the session is to be stored."""
 
@@ -113,6 +162,8 @@ class PromptMeta(Struct):
     job: str | None = None
     stay: bool = True
     policy: PolicyTerms | None = None
+    asks: bool = False
+    """Whether a person who watches is asked before a refusal by the preset alone counts."""
     fresh: bool = False
     budgets: TurnBudgets | None = None
 
@@ -140,6 +191,7 @@ class Submit(Struct, rename="camel"):
     prompt: Raw
     job: str
     policy: PolicyTerms | None = None
+    asks: bool = False
     fresh: bool = False
     budgets: TurnBudgets | None = None
 

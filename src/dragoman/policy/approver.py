@@ -58,6 +58,16 @@ class Ruling(Struct, frozen=True):
     why: str
 
 
+class _Asked:
+    """A question that waits in a task, and the answer of another surface that ends the wait."""
+
+    __slots__ = ("answer", "task")
+
+    def __init__(self, task: asyncio.Task[object]) -> None:
+        self.task = task
+        self.answer: Answer | None = None
+
+
 @dataclass
 class Approver:
     """Answers the questions of one session; it is a `dragoman.client.permissions.Permit`."""
@@ -76,6 +86,8 @@ class Approver:
     rulings: list[Ruling] = field(default_factory=list)
     _allowed: Allowed = field(init=False)
     _always: dict[tuple[object, ...], bool] = field(default_factory=dict)
+    _asked: dict[str, _Asked] = field(default_factory=dict, init=False)
+    """The questions that the caller is asked now, by their tool calls."""
 
     def __post_init__(self) -> None:
         self._allowed = Allowed(self.workspace)
@@ -130,6 +142,18 @@ class Approver:
             )
         self._allowed.spend(act, verdict)
         return Answer.ALLOW_ONCE
+
+    def leaves_open(self, question: Question) -> bool:
+        """Whether a person has to be asked: neither the policy nor an earlier answer decides."""
+        act, verdict = self._judged(question)
+        return not self._is_decided(verdict) and self._remembered(act, verdict) is None
+
+    def answered_elsewhere(self, tool_call_id: str, answer: Answer) -> None:
+        """Another surface has answered a question that is being asked here."""
+        asked = self._asked.get(tool_call_id)
+        if asked is not None and asked.answer is None:
+            asked.answer = answer
+            asked.task.cancel()
 
     def was_allowed(self, question: Question) -> None:
         """Somebody else was asked, and allowed it."""
@@ -186,14 +210,22 @@ class Approver:
 
     def _known(self, question: Question, act: Act, verdict: Verdict) -> Answer | None:
         """The answer that needs nobody to be asked."""
-        if verdict.final or (self._refused_by_preset(verdict) and not self.ask_before_preset):
+        if self._is_decided(verdict):
             return self._rule(question, act, verdict, allowed=verdict.action == "allow")
-        key = _key(act)
-        remembered = self._always.get(key) if key is not None else None
-        if remembered is None or (remembered and _each_time(act, verdict)):
+        remembered = self._remembered(act, verdict)
+        if remembered is None:
             return None
         why = "so it was answered for the whole session"
         return self._rule(question, act, verdict, allowed=remembered, by="grant", why=why)
+
+    def _is_decided(self, verdict: Verdict) -> bool:
+        return verdict.final or (self._refused_by_preset(verdict) and not self.ask_before_preset)
+
+    def _remembered(self, act: Act, verdict: Verdict) -> bool | None:
+        """What an earlier "always" of this session says, if it counts here."""
+        key = _key(act)
+        remembered = self._always.get(key) if key is not None else None
+        return None if remembered and _each_time(act, verdict) else remembered
 
     def _refused_by_preset(self, verdict: Verdict) -> bool:
         return verdict.action == "deny" and verdict.by == "preset"
@@ -201,15 +233,25 @@ class Approver:
     async def _ask(self, question: Question) -> Decision | None:
         if self.caller is None:
             return None
+        task = asyncio.current_task()
+        assert task is not None
+        asked = self._asked[question.tool_call_id] = _Asked(task)
         try:
             async with asyncio.timeout(self.answer_timeout):
                 answer = self.caller(question)
                 return await answer if inspect.isawaitable(answer) else answer
+        except asyncio.CancelledError:
+            if asked.answer is None or task.uncancel():
+                raise
+            return asked.answer
         except TimeoutError:
             log.warning("nobody answered about %r in %s s", question.title, self.answer_timeout)
         except DragomanError as error:
             # A caller that is gone cannot answer, and the agent still needs an answer.
             log.warning("the caller did not answer about %r: %s", question.title, error)
+        finally:
+            if self._asked.get(question.tool_call_id) is asked:
+                del self._asked[question.tool_call_id]
         return None
 
     def _rule(

@@ -492,7 +492,9 @@ class Run:
                 "--no-wait needs a broker, which runs the turn when this command has ended"
             )
         request, job = self.request, new_job_id()
-        terms = job_terms(job, policy=request.unattended, budgets=request.budgets)
+        terms = job_terms(
+            job, policy=request.unattended, asks=request.asks, budgets=request.budgets
+        )
         session, blocks = self.opened.conversation.id, self._with_brief(blocks)
         self._notes.report_unstored(await submit(self.peer, session, blocks, terms))
         self._used = True
@@ -504,7 +506,8 @@ class Run:
         meta: dict[str, Any] = dict(request.trace)
         if self.warm:
             job, budgets = self.seen.job, request.budgets
-            ours |= job_terms(job, policy=request.unattended, budgets=budgets)["dragoman"]
+            terms = job_terms(job, policy=request.unattended, asks=request.asks, budgets=budgets)
+            ours |= terms["dragoman"]
             ours["stay"] = request.stay
         if ours:
             meta["dragoman"] = ours

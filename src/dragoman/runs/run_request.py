@@ -102,6 +102,11 @@ class RunRequest:
     keep_tools: bool = False
     """Whether the view keeps the tool calls, and not only how the session is set up."""
 
+    @property
+    def asks(self) -> bool:
+        """Whether a person is asked where the policy says no more than its preset."""
+        return self.approver.policy.preset == "ask"
+
     def moved(self, folder: Path) -> Self:
         """The same request in another workspace: a stored session goes on where it began, because
         there is its broker, and there are its files."""

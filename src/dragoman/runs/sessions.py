@@ -468,11 +468,18 @@ def place_of(record: SessionRecord, here: Path) -> Path:
 
 
 def job_terms(
-    job: str, *, policy: str | Policy, fresh: bool = False, budgets: Budgets | None = None
+    job: str,
+    *,
+    policy: str | Policy,
+    asks: bool = False,
+    fresh: bool = False,
+    budgets: Budgets | None = None,
 ) -> dict[str, Any]:
-    """What a broker is told beside a prompt: its job, and when we have left, who decides and how
-    long it may take."""
+    """What a broker is told beside a prompt: its job, and when we have left, who decides, whether
+    a person who watches is asked, and how long it may take."""
     terms = {"job": job, "policy": msgspec.to_builtins(policy), "fresh": fresh}
+    if asks:
+        terms["asks"] = True
     if budgets is not None:
         terms["budgets"] = {
             "firstEvent": budgets.first_event,

@@ -345,3 +345,44 @@ def test_a_title_is_a_command_where_the_peer_is_known_for_that() -> None:
     asked = question("execute", title="touch x")
     assert desk(policy, titled=True).alone(asked).allows
     assert not desk(policy).alone(asked).allows
+
+
+@aio
+async def test_an_answer_from_elsewhere_ends_the_question_here() -> None:
+    asked = asyncio.Event()
+
+    async def never(question: Question) -> Decision:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    approver = Approver(Policy(preset="ask"), "peer", "/work", caller=never)
+    for answer in (Answer.ALLOW_ONCE, Answer.REJECT_ONCE):
+        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+            deciding = group.create_task(_decided(approver, run("make")))
+            await asked.wait()
+            asked.clear()
+            approver.answered_elsewhere("other", Answer.ALLOW_ONCE)
+            approver.answered_elsewhere("1", answer)
+            approver.answered_elsewhere("1", Answer.ALLOW_ALWAYS)
+        assert deciding.result() is answer
+    assert [ruling.allowed for ruling in approver.rulings] == [True, False]
+    # Nothing waits any more.
+    approver.answered_elsewhere("1", Answer.ALLOW_ONCE)
+
+
+async def _decided(approver: Approver, question: Question) -> Decision:
+    return await approver(question)
+
+
+def test_a_question_is_open_where_neither_the_policy_nor_an_earlier_answer_decides() -> None:
+    ask, reads = Policy(preset="ask"), Policy(preset="approve-reads")
+    assert Approver(ask, "peer", "/work").leaves_open(run("make"))
+    assert not Approver(ask, "peer", "/work").leaves_open(
+        question("read", locations=[{"path": "a"}])
+    )
+    assert Approver(reads, "peer", "/work").leaves_open(run("make"))
+    quiet = Approver(reads, "peer", "/work", ask_before_preset=False)
+    assert not quiet.leaves_open(run("make"))
+    assert not Approver(Policy(preset="deny-all"), "peer", "/work").leaves_open(run("make"))
+    assert not Approver(Policy(preset="approve-all"), "peer", "/work").leaves_open(run("make"))

@@ -20,7 +20,7 @@ from msgspec import Raw, structs
 
 from dragoman.broker.client.find_or_start import FoundBroker, ensure
 from dragoman.broker.client.hello import BrokerHello, watch
-from dragoman.broker.methods import STDERR, TERMS, TRACE
+from dragoman.broker.methods import ANSWERED, STDERR, TERMS, TRACE
 from dragoman.broker.spec import (
     DEFAULT_MAX_IDLE,
     DEFAULT_TTL,
@@ -110,14 +110,15 @@ class WarmClient(AcpClient):
         watch(self.connection, self._address, self.endpoint)
         await super().start()
         # Before any prompt: the broker would write in our place, as it does for those who can.
-        terms: dict[str, Any] = {} if self.options.write_files else dict(READ_ONLY)
+        terms: dict[str, Any] = {"answered": True}
+        if not self.options.write_files:
+            terms |= READ_ONLY
         if self._on_stderr is not None:
             terms["agentStderr"] = True
         self._trace = trace_of_environment()
         if self._trace is not None:
             terms["trace"] = True
-        if terms:
-            self.connection.post(TERMS, terms)
+        self.connection.post(TERMS, terms)
 
     async def aclose(self) -> None:
         try:
@@ -137,6 +138,9 @@ class WarmClient(AcpClient):
             else:
                 self._trace.record(self.greeting.peer, traced.dir, traced.line.encode())
             return True
+        if method == ANSWERED:
+            self._answered_elsewhere(params)
+            return True
         if method != STDERR or self._on_stderr is None:
             return False
         try:
@@ -144,6 +148,22 @@ class WarmClient(AcpClient):
         except UNDECODABLE as error:
             log.debug("what the broker told of stderr cannot be read: %s", error)
         return True
+
+    def _answered_elsewhere(self, params: Raw) -> None:
+        """Another surface has decided what this one was asked: the question here is over."""
+        from dragoman.broker.protocol import AnsweredElsewhere
+        from dragoman.client.permissions import Answer
+        from dragoman.policy.approver import Approver
+
+        permit = self.options.permit
+        try:
+            told = msgspec.json.decode(params, type=AnsweredElsewhere)
+            answer = Answer(told.kind)
+        except (*UNDECODABLE, ValueError) as error:
+            log.debug("an answer of another surface cannot be read: %s", error)
+            return
+        if isinstance(permit, Approver):
+            permit.answered_elsewhere(told.tool_call_id, answer)
 
     def cancel_meta(self, why: DragomanError | None) -> dict[str, Any] | None:
         """A broker writes down how a turn ended, so it is told when its time was over."""

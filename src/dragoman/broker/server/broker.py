@@ -25,6 +25,7 @@ from dragoman.broker.server.jobs import MAX_PROMPT_SIZE, Job
 from dragoman.broker.server.live_session import LiveSession
 from dragoman.broker.server.liveness import Liveness
 from dragoman.broker.server.peer import PeerLink, PeerTrace, reach
+from dragoman.broker.server.question_watchers import QuestionWatchers
 from dragoman.broker.server.queue import MAX_WAITING
 from dragoman.broker.server.recorder import BrokerRecorder
 from dragoman.broker.server.sessions import Sessions
@@ -82,6 +83,7 @@ class Broker:
         )
         runner = dataclasses.asdict(own_identity())
         self.recording = BrokerRecorder(spec, runner=runner)
+        self.watchers = QuestionWatchers()
         self.sessions = Sessions(self, self.recording)
         self.turns = Turns(self, parallel=spec.parallel is True)
         self._callers: dict[Caller, None] = {}
@@ -175,6 +177,7 @@ class Broker:
     def _left(self, caller: Caller) -> None:
         self._callers.pop(caller, None)
         self.turns.left(caller)
+        self.watchers.left(caller)
         for session in self.sessions:
             if caller in session.readers:
                 session.questions.left(caller)

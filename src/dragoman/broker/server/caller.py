@@ -100,6 +100,8 @@ class Caller:
             methods.SUBMIT: self._submit,
             methods.ATTACH: self._attach,
             methods.DETACH: self._detach,
+            methods.WATCH: self._watch,
+            methods.ANSWER: self._answer_question,
             methods.RESULT: lambda request: self._guarded(broker.result(request.params)),
             methods.CANCEL: self._cancel_job,
             methods.RELEASE: lambda request: self._guarded(
@@ -210,6 +212,7 @@ class Caller:
             request=request,
             stay=meta.stay,
             policy=meta.policy or self.terms.policy,
+            asks=meta.asks,
             fresh=meta.fresh,
             budgets=meta.budgets,
         )
@@ -232,6 +235,7 @@ class Caller:
             session,
             params,
             policy=asked.policy or self.terms.policy,
+            asks=asked.asks,
             fresh=asked.fresh,
             budgets=asked.budgets,
         )
@@ -319,6 +323,14 @@ class Caller:
                 session.close_for(self)
                 self._broker.sessions.close_if_done(session)
         return {}
+
+    def _watch(self, request: Request) -> Any:
+        asked = protocol.read(request.params, protocol.Watch)
+        return {"questions": self._broker.watchers.add(self, answers=asked.answers)}
+
+    def _answer_question(self, request: Request) -> Any:
+        answer = protocol.read(request.params, protocol.QuestionAnswer)
+        return {"answered": self._broker.watchers.answer(answer)}
 
     # -- what it asks of the peer
 

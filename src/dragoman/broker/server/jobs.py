@@ -48,6 +48,7 @@ class Job:
         request: Request | None = None,
         stay: bool = True,
         policy: PolicyTerms | None = None,
+        asks: bool = False,
         fresh: bool = False,
         budgets: TurnBudgets | None = None,
     ) -> None:
@@ -63,6 +64,8 @@ class Job:
         """What it asked with; None if it was submitted."""
         self.stay = stay
         self.policy = policy
+        self.asks = asks
+        """Whether a person who watches is asked where the policy's preset alone would refuse."""
         self.fresh = fresh
         self.budgets = budgets
         """How long it may take, if whoever asked has said so."""

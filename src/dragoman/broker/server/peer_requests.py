@@ -1,8 +1,9 @@
 """Answer the peer's requests in a session: permissions, questions, files, terminals.
 
-A request goes to the caller whose turn runs, if it can answer. Otherwise the turn's policy decides
-(`policy.approver`), questions are declined, and the broker serves files and terminals under that
-policy. Each request is answered exactly once.
+A request goes to the caller whose turn runs, if it can answer. What a person has to answer is also
+shown to those who watch (`question_watchers`), and the first answer counts. Otherwise the policy of
+the turn decides (`policy.approver`), questions are declined, and the broker serves files and
+terminals under that policy. Each request is answered exactly once.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from dragoman.broker.error_codec import refusal
+from dragoman.broker.methods import ANSWERED
+from dragoman.broker.protocol import AnsweredElsewhere
 from dragoman.broker.server.event_reader import renamed
 from dragoman.client import file_guard
 from dragoman.client.acp.calls import completed, question_of
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from dragoman.broker.server.caller import Caller
     from dragoman.broker.server.jobs import Job
     from dragoman.broker.server.live_session import LiveSession
+    from dragoman.broker.server.question_watchers import QuestionWatchers
     from dragoman.policy.approver import Approver
 
 log: Final = logging.getLogger("dragoman.broker")
@@ -112,12 +117,21 @@ _READ_PARAMS: Final[dict[str, Callable[[Raw], Any]]] = {
 class PendingQuestion:
     """One question of the peer that a caller is to answer."""
 
-    __slots__ = ("_call", "_over", "_questions", "_timer", "_upstream", "caller", "request")
+    __slots__ = (
+        "_call",
+        "_over",
+        "_timer",
+        "_upstream",
+        "caller",
+        "questions",
+        "request",
+    )
 
-    def __init__(self, questions: PeerQuestions, request: Request, caller: Caller) -> None:
-        self._questions = questions
+    def __init__(self, questions: PeerQuestions, request: Request, caller: Caller | None) -> None:
+        self.questions = questions
         self.request = request
         self.caller = caller
+        """Who is asked; None if it waits for an answer of those who watch."""
         self._upstream = questions.session.far.upstream
         self._call: Call | None = None
         self._over = False
@@ -127,16 +141,22 @@ class PendingQuestion:
     def wait_told(self) -> None:
         """Do not wait for ever for a caller that has yet to get what happened before."""
         if self._call is None and not self._over:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(TOLD_TIMEOUT, self._not_told)
+            self.wait(TOLD_TIMEOUT)
+
+    def wait(self, timeout: float) -> None:
+        """Decide without an answer if there is none in time."""
+        if self._timer is not None:
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(timeout, self._not_told)
 
     def ask(self) -> None:
         """The caller has got everything that happened before."""
-        if self._over:
+        if self._over or self.caller is None:
             return
         if self._timer is not None:
             self._timer.cancel()
-        session = self._questions.session
+        session = self.questions.session
         params = self.request.params
         name = session.name_for(self.caller)
         if name != session.id:
@@ -152,30 +172,57 @@ class PendingQuestion:
             self._settled(None, error)
 
     def _not_told(self) -> None:
-        self._settled(None, DragomanError("the caller does not read"))
+        self._settled(None, DragomanError("there was no answer in time"))
 
     def _settled(self, result: Raw | None, error: DragomanError | None) -> None:
         if self._over:
             return
-        self._finish()
+        self._finish("policy" if result is None else "caller")
         if result is not None:
-            if self.request.method == ELICITATION:
+            if self.request.method == ELICITATION and self.caller is not None:
                 self._upstream.note_page(self.request, result, self.caller.connection)
-            self._questions.answered(self.request, result)
+            self.questions.answered(self.request, result)
         elif isinstance(error, RemoteError) and self.request.method not in (
             PERMISSION,
             ELICITATION,
         ):
             # The caller's own words are the peer's, too.
-            self._questions.refused(self.request, error)
+            self.questions.refused(self.request, error)
         else:
-            self._questions.unanswered(self.request)
+            self.questions.unanswered(self.request)
+
+    def answer(self, result: Raw, kind: str) -> bool:
+        """Somebody who watches has answered, a permission with an option of this kind. False if it
+        was answered before."""
+        if self._over:
+            return False
+        self._finish("watcher")
+        caller, call = self.caller, self._call
+        if caller is not None and call is not None:
+            if self.request.method == PERMISSION and caller.terms.answered:
+                # It answers its own question by that, too late for us.
+                self._tell_answered(caller, kind)
+            else:
+                call.give_up(DragomanError("the question was answered elsewhere"))
+        self.questions.answered(self.request, result, by="watcher")
+        return True
+
+    def _tell_answered(self, caller: Caller, kind: str) -> None:
+        told = AnsweredElsewhere(
+            self.questions.session.name_for(caller),
+            _decode_asked(self.request.params).toolCall.toolCallId,
+            kind,
+        )
+        try:
+            caller.connection.post(ANSWERED, told)
+        except DragomanError as error:
+            log.debug("a caller was not told of an answer: %s", error)
 
     def call_off(self) -> Request | None:
         """Stop asking; the request, if it is still to be answered."""
         if self._over:
             return None
-        self._finish()
+        self._finish("cancelled")
         if self._call is not None:
             self._call.give_up(DragomanError("the question was called off"))
         return self.request
@@ -183,13 +230,14 @@ class PendingQuestion:
     def give_up(self, error: DragomanError) -> None:
         """The peer wants no answer any more: the caller is told, and the peer that it was heard."""
         if self.call_off() is not None and isinstance(error, RemoteError):
-            self._questions.refused(self.request, error)
+            self.questions.refused(self.request, error)
 
-    def _finish(self) -> None:
+    def _finish(self, by: str) -> None:
         self._over = True
         if self._timer is not None:
             self._timer.cancel()
-        self._questions.open.discard(self)
+        self.questions.open.discard(self)
+        self.questions.watchers.settled(self, by)
         self._upstream.asked.pop(self.request.id, None)
 
 
@@ -197,7 +245,11 @@ class PeerQuestions:
     """The questions of the peer about one session."""
 
     def __init__(self, session: LiveSession) -> None:
+        from dragoman.broker.server.question_watchers import QuestionWatchers
+
         self.session = session
+        self.watchers: QuestionWatchers = QuestionWatchers()
+        """Of the whole broker, which sets it."""
         self.open: set[PendingQuestion] = set()
         self._decides: tuple[Job | None, Approver] | None = None
         self._allowed: deque[tuple[Job, Raw]] = deque(maxlen=MAX_ALLOWED)
@@ -214,6 +266,13 @@ class PeerQuestions:
             self.open.add(asked)
             self.session.reader(caller).behind(asked.ask)
             asked.wait_told()
+            self.watchers.opened(asked)
+            return LATER
+        if self.watchers.answers and self.is_for_person(request):
+            asked = PendingQuestion(self, request, None)
+            self.open.add(asked)
+            asked.wait(ANSWER_TIMEOUT)
+            self.watchers.opened(asked)
             return LATER
         if method == PERMISSION:
             return self._by_policy(request)
@@ -244,10 +303,35 @@ class PeerQuestions:
 
     # -- for those that were asked
 
-    def answered(self, request: Request, result: Raw) -> None:
+    def is_for_person(self, request: Request) -> bool:
+        """Whether a request is a question that neither the policy of the turn nor an earlier answer
+        decides."""
+        if request.method == ELICITATION:
+            return True
+        if request.method != PERMISSION:
+            return False
+        try:
+            asked = acp.SESSION_REQUEST_PERMISSION.decode_params(request.params)
+        except msgspec.ValidationError:
+            return False
+        job = self.session.job
+        if job is not None and job.policy is None and job.caller is not None:
+            # The caller has not said what it allows, so all of it is asked.
+            return True
+        return self._approver().leaves_open(self._question(asked))
+
+    def shown(self, request: Request) -> Raw:
+        """The parameters of a request, and for a permission with what is known of its tool call."""
+        if request.method != PERMISSION:
+            return request.params
+        asked = acp.SESSION_REQUEST_PERMISSION.decode_params(request.params)
+        call = completed(asked.tool_call, self._told(asked.tool_call.tool_call_id))
+        return Raw(acp.encode(replace(asked, tool_call=call)))
+
+    def answered(self, request: Request, result: Raw, *, by: str = "caller") -> None:
         self._answer(request, result)
         if request.method == PERMISSION:
-            self._note_decision(request, result)
+            self._note_decision(request, result, by)
         elif request.method in SERVICES and request.method != READ and self.session.job is not None:
             self.session.job.decided(allowed=True)
 
@@ -269,7 +353,7 @@ class PeerQuestions:
             gone = refusal(DragomanError("the caller that should have served this has gone"))
             self.refused(request, gone)
 
-    def _note_decision(self, request: Request, result: Raw) -> None:
+    def _note_decision(self, request: Request, result: Raw, by: str) -> None:
         """Remember what a caller decided."""
         try:
             asked = _decode_asked(request.params)
@@ -288,7 +372,7 @@ class PeerQuestions:
                 # Looked at only if the caller leaves before the peer has us do it.
                 self._allowed.append((job, request.params))
         call = asked.toolCall
-        self._note("caller", call.title, call.toolCallId, option_id)
+        self._note(by, call.title, call.toolCallId, option_id)
 
     def _note(self, by: str, title: str | None, call_id: str, option_id: str | None) -> None:
         self.session.note("permission", permission_note(by, title, call_id, option_id))
@@ -358,6 +442,7 @@ class PeerQuestions:
                 _policy(None if job is None else job.policy),
                 peer=far.name,
                 workspace=str(session.cwd),
+                ask_before_preset=job is not None and job.asks,
                 titled=far.command_titles,
             )
             self._decides = (job, approver)

@@ -323,6 +323,7 @@ class Sessions:
             next_event=0 if record is None else record.resumed_event,
             room=self.room,
         )
+        session.questions.watchers = self._broker.watchers
         session.created_at = time.time() if record is None else record.created_at
         self._sessions[id] = session
         return session

@@ -307,7 +307,8 @@ async def test_a_broker_is_told_where_nothing_is_to_be_written(
     options = ConnectOptions(write_files=writes)
     async with open_warm(way(), options, workspace=tmp_path, paths=paths) as peer:
         async with peer.session():
-            assert told == ([] if writes else [{"writeFiles": False}])
+            limits = {} if writes else {"writeFiles": False}
+            assert told == [{"answered": True, **limits}]
     await brokers.tasks.aclose()
 
 
