@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from dragoman.catalogue.descriptor import Descriptor
 from dragoman.config.load import Config, PeerTable
 from dragoman.config.project import parse
-from dragoman.config.validate import convert, nearest
+from dragoman.config.validate import convert
 from dragoman.errors import ConfigInvalid, UnknownPeer
-from dragoman.errors.usage import BROKEN_CODE
+from dragoman.errors.usage import BROKEN_CODE, nearest
 
 GROUP: Final = "dragoman.peers"
 

@@ -112,9 +112,9 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from difflib import get_close_matches
+            from dragoman.errors.usage import nearest
 
-            near = [OTHER_WORDS.get(args[0], ""), *get_close_matches(args[0], COMMANDS, n=1)]
+            near = [OTHER_WORDS.get(args[0], ""), *nearest(args[0], COMMANDS)]
             meant = next((f" Did you mean `dragoman {word}`?" for word in near if word), "")
             ctx.fail(f"There is no command {args[0]!r}.{meant}")
         return super().resolve_command(ctx, args)

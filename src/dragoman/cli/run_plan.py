@@ -332,7 +332,7 @@ def _meant_as_peer(word: str, options: RunOptions, catalogue: Catalogue) -> bool
         return True
     if any(character.isspace() for character in word):
         return False
-    from dragoman.config.validate import nearest
+    from dragoman.errors.usage import nearest
 
     # `run NAME "a quoted prompt"` is how a peer is called, whatever the name is.
     quoted = any(" " in each for each in options.prompt)

@@ -27,8 +27,9 @@ from dragoman.config.schema import (
     Settings,
     Timeouts,
 )
-from dragoman.config.validate import VARIABLE, convert, nearest, refuse_secrets, short
+from dragoman.config.validate import VARIABLE, convert, refuse_secrets, short
 from dragoman.errors import ConfigInvalid, UsageError
+from dragoman.errors.usage import nearest
 from dragoman.paths import VARIABLES, Paths
 
 PREFIX: Final = "DRAGOMAN_"

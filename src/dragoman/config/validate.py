@@ -7,12 +7,13 @@ suggests the nearest known key. The msgspec types define which keys exist.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from dragoman.errors import ConfigInvalid
+from dragoman.errors.usage import nearest
 
 if TYPE_CHECKING:
     from msgspec import inspect
@@ -34,27 +35,10 @@ ADVICE: Final = (
 
 
 SHOWN_SIZE: Final = 80
-"""Characters of a word out of a file that are shown, or compared with others."""
+"""Characters of a word out of a file that are shown."""
 
 MAX_DEPTH: Final = 50
 """Tables in tables. Settings have three; a file with thousands is written against us."""
-
-CLOSE: Final = 0.6
-"""Minimum similarity of two words for one to count as a misspelling of the other."""
-
-AS_CLOSE: Final = 0.1
-"""What is so much further away than the best guess is not guessed beside it."""
-
-
-def nearest(word: str, known: Iterable[str]) -> list[str]:
-    """Names that a person may have meant, the best first."""
-    import difflib  # Only a mistake needs it.
-
-    word = word[:SHOWN_SIZE]
-    ratios = {name: difflib.SequenceMatcher(None, word, name).ratio() for name in known}
-    best = max(ratios.values(), default=0.0)
-    floor = max(CLOSE, best - AS_CLOSE)
-    return sorted((name for name in ratios if ratios[name] >= floor), key=lambda n: -ratios[n])[:3]
 
 
 def convert(data: Any, kind: type[T], *, origin: str, base: str = "") -> T:

@@ -27,7 +27,7 @@ from dragoman.errors import (
     Unsupported,
     UsageError,
 )
-from dragoman.errors.usage import shown
+from dragoman.errors.usage import nearest, shown
 
 ACP: Final = "acp"
 CODEX: Final = "codex"
@@ -95,10 +95,8 @@ def dialect_named(word: str, known: Iterable[str] = DIALECTS) -> str:
     if meant:
         either = ", or ".join(f"{name} ({DIALECTS[name]})" for name in meant)
         raise UsageError(f"the dialect {shown(word)} may mean two: name {either}")
-    from difflib import get_close_matches  # Only a mistake needs it.
-
     # Our own names first: a slip in one is more likely than one in a word of a document.
-    close = get_close_matches(plain, names, n=1) or get_close_matches(plain, OTHER_WORDS, n=1)
+    close = nearest(plain, names)[:1] or nearest(plain, OTHER_WORDS)[:1]
     near = [
         repr(each) for name in close for each in OTHER_WORDS.get(name, (name,)) if each in names
     ]

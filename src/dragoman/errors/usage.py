@@ -65,22 +65,41 @@ LISTED_CHOICES = 12
 """Maximum number of names listed in a message. One real agent has 130 models."""
 
 CLOSE_CHOICES = 3
-"""Maximum number of names suggested when there are too many to list."""
+"""Maximum number of names suggested for an unknown one."""
+
+COMPARED_SIZE: Final = 80
+"""Maximum characters of a word that are compared."""
+
+CLOSE: Final = 0.6
+"""Minimum similarity of two words for one to count as a misspelling of the other."""
+
+AS_CLOSE: Final = 0.1
+"""Names less similar than the best match by more than this are not suggested."""
+
+
+def nearest(word: str, known: Iterable[str]) -> list[str]:
+    """Names that a word may be a misspelling of, best match first."""
+    import difflib  # Only a mistake needs it.
+
+    meant = word[:COMPARED_SIZE].casefold()
+    ratios = {
+        name: difflib.SequenceMatcher(None, meant, name.casefold()).ratio()
+        for name in dict.fromkeys(known)
+    }
+    best = max(ratios.values(), default=0.0)
+    floor = max(CLOSE, best - AS_CLOSE)
+    near = sorted((name for name in ratios if ratios[name] >= floor), key=lambda n: -ratios[n])
+    return near[:CLOSE_CHOICES]
 
 
 def alternatives(wanted: str, known: Iterable[str]) -> str:
     """The available names for an unknown one: all of them, or the closest few."""
-    # Not at the top: only error messages need it.
-    from difflib import get_close_matches
-
     names = [" ".join(name.split()) for name in dict.fromkeys(known)]
     if not names:
         return "it has none"
-    folded = {name.casefold(): name for name in reversed(names)}
-    near = [folded[one] for one in get_close_matches(wanted.casefold(), folded, n=CLOSE_CHOICES)]
-    if not near:
-        near = [name for name in names if wanted and wanted.casefold() in name.casefold()]
-        near = near[:CLOSE_CHOICES]
+    near = nearest(wanted, names)
+    if not near and wanted:
+        near = [name for name in names if wanted.casefold() in name.casefold()][:CLOSE_CHOICES]
     meant = f"did you mean {' or '.join(near)}? " if near else ""
     if len(names) <= LISTED_CHOICES:
         return f"{meant}It has {', '.join(names)}" if meant else f"it has {', '.join(names)}"

@@ -82,7 +82,7 @@ def job_id_of(word: str, *, paths: Paths | None = None) -> str:
             raise UnknownJob(f"{len(found)} jobs begin with {word!r}, such as {some}")
         if word == LAST:
             raise UnknownJob("there is no job yet")
-        from dragoman.config.validate import nearest
+        from dragoman.errors.usage import nearest
 
         near = nearest(word, store.job_ids(limit=RECENT))
     meant = f"; did you mean {near[0]}?" if near else ""

@@ -31,7 +31,14 @@ def model_option(options: Sequence[SessionOption]) -> SessionOption | None:
     return next((o for o in options if o.category == "model" and o.choices), None)
 
 
-def match(wanted: str, choices: Sequence[Choice], *, peer: str, open_ended: bool = False) -> str:
+def match(
+    wanted: str,
+    choices: Sequence[Choice],
+    *,
+    peer: str,
+    what: str = "model",
+    open_ended: bool = False,
+) -> str:
     """The value of the choice that is meant: by its value, by its name, or by either without or
     with ``-preview``. Raises `Unsupported` that says what there is, unless there may be more."""
     for same in (_exactly, _alike, _parent):
@@ -45,7 +52,7 @@ def match(wanted: str, choices: Sequence[Choice], *, peer: str, open_ended: bool
     if open_ended:
         return wanted
     instead = alternatives(wanted, [choice.value for choice in choices])
-    raise Unsupported(f"{peer} has no model {wanted!r}; {instead}")
+    raise Unsupported(f"{peer} has no {what} {wanted!r}; {instead}")
 
 
 def _one_line(value: str) -> str:
@@ -87,6 +94,20 @@ def model_in_use(view: View) -> str | None:
     if option is not None and isinstance(option.value, str):
         return option.value
     return view.model
+
+
+def model_choices(conversation: Conversation, view: View) -> Sequence[Choice]:
+    """The models that an open session can use, as far as its peer tells them."""
+    option = model_option(view.options)
+    return conversation.model_choices if option is None else option.choices
+
+
+def mode_choices(view: View) -> Sequence[Choice]:
+    """The modes that an open session can be in."""
+    option = next((o for o in view.options if o.category == "mode" and o.choices), None)
+    if option is not None:
+        return option.choices
+    return [Choice(mode.id, mode.name) for mode in view.modes]
 
 
 def require_mode(view: View, wanted: str, *, peer: str) -> None:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from dragoman.paths import Paths
     from dragoman.policy import Policy
     from dragoman.runs.brief import Brief
+    from dragoman.runs.conversation_summary import ConversationSummary
     from dragoman.store import SessionRecord, Store
 
 log: Final = logging.getLogger(__name__)
@@ -116,7 +117,7 @@ def find_session(store: Store, word: str, *, root: Path, peer: str | None = None
 
 def _near(store: Store, word: str, root: Path, peer: str | None) -> str:
     """What a person may have meant who named no session."""
-    from dragoman.config.validate import nearest
+    from dragoman.errors.usage import nearest
 
     names = [record.name for record in store.sessions(peer=peer, root=str(root)) if record.name]
     near = nearest(word, names)
@@ -276,7 +277,14 @@ async def _open_session(peer: Peer, wanted: WantedSession) -> OpenedSession:
 def brief_of(record: SessionRecord) -> Brief | None:
     """What was said in a stored session, in short, for a new one that takes its place; None if
     nothing was said in it."""
-    from dragoman.runs.brief import MAX_MESSAGES, brief_for
+    from dragoman.runs.brief import brief_for
+
+    return brief_for(None, summary_of(record))
+
+
+def summary_of(record: SessionRecord) -> ConversationSummary:
+    """The last messages of a stored session, which its peer knows."""
+    from dragoman.runs.brief import MAX_MESSAGES
     from dragoman.runs.conversation_summary import ConversationSummary
     from dragoman.store.history import text_of
     from dragoman.store.open import open_store
@@ -286,7 +294,7 @@ def brief_of(record: SessionRecord) -> Brief | None:
         for job in reversed(store.jobs(session_key=record.key, limit=MAX_MESSAGES)):
             memory.began(job.prompt, record.peer)
             memory.said(text_of(store, job))
-    return brief_for(None, memory)
+    return memory
 
 
 def adopted(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from dragoman.config.validate import convert, nearest, refuse_secrets
+from dragoman.config.validate import convert, refuse_secrets
 from dragoman.errors import ConfigInvalid
 
 
@@ -53,13 +53,6 @@ def test_a_mistake_is_named_with_its_file_its_path_and_what_was_meant(
 def test_what_is_right_becomes_the_value() -> None:
     data = {"name": "a", "many": [{"size": 2, "words": ["x"]}]}
     assert convert(data, Outer, origin="f") == Outer("a", many=(Inner(2, ("x",)),))
-
-
-def test_only_names_about_as_close_as_the_best_are_guessed() -> None:
-    known = ["scout", "cursor", "copilot", "codex", "codex-acp"]
-    assert nearest("scuot", known) == ["scout"]
-    assert nearest("codx", known)[0] == "codex"
-    assert nearest("zzz", known) == []
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from dragoman.errors import (
     UnknownPeer,
     UsageError,
 )
-from dragoman.errors.usage import alternatives, shown
+from dragoman.errors.usage import alternatives, nearest, shown
 
 
 def test_an_unknown_peer_is_named_with_those_that_are_near() -> None:
@@ -47,6 +47,15 @@ def test_alternatives_are_all_there_is_or_the_closest_few() -> None:
     assert alternatives("opus", ["anthropic/claude-opus-4", *many]) == (
         "did you mean anthropic/claude-opus-4? It has 131"
     )
+
+
+def test_only_names_about_as_close_as_the_best_are_guessed() -> None:
+    known = ["scout", "cursor", "copilot", "codex", "codex-acp"]
+    assert nearest("scuot", known) == ["scout"]
+    assert nearest("codx", known)[0] == "codex"
+    assert nearest("Scuot", known) == ["scout"], "whatever the case is"
+    assert nearest("zzz", known) == []
+    assert nearest("co", ["code-helper"]) == [], "a part of a name is not a misspelling"
 
 
 def test_what_a_peer_sent_is_quoted_and_cut_where_it_is_absurdly_long() -> None:

@@ -276,7 +276,7 @@ class CodexConversation(EventConversation):
 
 def require_mode(mode: str) -> str:
     if mode not in translate.MODES:
-        raise Unsupported(f"Codex has no mode {mode!r}; it has {', '.join(translate.MODES)}")
+        raise Unsupported(f"Codex has no mode {mode!r}; {alternatives(mode, translate.MODES)}")
     return mode
 
 

@@ -6,7 +6,6 @@ the order is made, so no score can bring one back.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,6 +16,7 @@ from dragoman.delegation.routing.decision import Candidate, Decision, PassedOver
 from dragoman.delegation.routing.filters import is_last_resort, is_named, offers, reason_against
 from dragoman.delegation.routing.inputs import Inputs, PeerFacts, TrackRecord
 from dragoman.errors import UnknownPeer, UnknownRole
+from dragoman.errors.usage import nearest
 from dragoman.store.values import DEFAULT_TIER, Arm
 
 MODEL_TIER: Final = "model:"
@@ -70,13 +70,13 @@ def _check(inputs: Inputs) -> None:
         raise ValueError("two peers have the same name")
     known = sorted({role for peer in inputs.peers for role in peer.roles})
     if inputs.role not in known:
-        near = difflib.get_close_matches(inputs.role, known, n=1)
+        near = nearest(inputs.role, known)
         raise UnknownRole(
             f"no peer claims the role {inputs.role!r}{f'; did you mean {near[0]}?' if near else ''}"
             f"; the roles are {', '.join(known) or 'none, because no peer claims any'}"
         )
     if inputs.peer is not None and inputs.peer not in names:
-        raise UnknownPeer(inputs.peer, difflib.get_close_matches(inputs.peer, names, n=2))
+        raise UnknownPeer(inputs.peer, nearest(inputs.peer, names))
 
 
 # -- the fixed order
