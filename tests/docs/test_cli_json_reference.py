@@ -13,8 +13,10 @@ from dragoman.catalogue.card import Card
 from dragoman.cli.output.broker_pages import as_json as broker_as_json
 from dragoman.cli.output.init_progress import InitOutput, proof_as_json
 from dragoman.cli.output.jsonl import JsonLines
+from dragoman.cli.output.peer_pages import model_as_json
 from dragoman.cli.output.verify_progress import LadderProgress, card_as_json
 from dragoman.cli.shared_options import ListFormat
+from dragoman.events.parts import Choice
 from dragoman.setup.init import VerifiedPeer
 from dragoman.store.open import open_store
 from dragoman.store.records import JobRecord, SessionRecord, root_of
@@ -118,6 +120,8 @@ def test_the_table_names_the_fields_of_every_line(
     assert told.pop(("init", "Enabled")) == list(enabled)[1:]
     page = printed(shell, "peers", "show", "scout")["Peer"]
     assert set(told.pop(("peers show", "Peer"))) <= set(page)
+    model = model_as_json(Choice("m", "M"), "m", peer="x", since=None)
+    assert told.pop(("peers models", "Model")) == list(model)[1:]
     LadderProgress(ListFormat.JSON).rung(card_of("x").rungs[0])
     rung = json.loads(capsys.readouterr().out)
     assert told.pop(("peers verify", "Rung")) == list(rung)[1:]

@@ -17,7 +17,7 @@ from dragoman.events.words import Outcome
 from dragoman.runs.adapters import load_adapter
 from dragoman.runs.context import load_context
 from tests.aio import aio
-from tests.integration.cli_shell import Cli, cli_in
+from tests.integration.cli_shell import AGENT, Cli, cli_in, warm_cli
 from tests.integration.pty_terminal import CTRL_C
 
 CHAOS = (sys.executable, "-m", "dragoman.testing.chaos")
@@ -55,6 +55,93 @@ def test_a_peer_is_added_verified_enabled_set_and_asked(cli: Cli) -> None:
     shown = json.loads(cli("peers", "show", "my-own", "--format", "json").out)
     assert shown["installed"] and shown["enabled"]
     assert shown["card"]["facts"]["dialect"] == "acp"
+
+
+def models(cli: Cli, *words: str) -> list[dict[str, object]]:
+    done = cli("peers", "models", "mine", "--format", "json", *words)
+    assert done.code == 0, done.err
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def test_the_models_of_a_peer_come_from_its_card_or_from_the_peer_itself(cli: Cli) -> None:
+    assert cli("peers", "add", "mine", "--no-turns", "--", *AGENT).code == 0
+    measured = cli("peers", "models", "mine")
+    assert measured.out.splitlines()[1].split()[:2] == ["small", "yes"]
+    assert "As measured on" in measured.err and "--ask asks mine again" in measured.err
+    assert [one["measured_at"] is None for one in models(cli)] == [False, False]
+    assert [one["name"] for one in models(cli, "--ask")] == ["Small", "Large"]
+    assert [one["current"] for one in models(cli, "--ask")] == [True, False]
+    (card,) = (cli.home / "data_home" / "cards" / "mine").iterdir()
+    card.unlink()
+    asked = cli("peers", "models", "mine", "--format", "quiet")
+    assert (asked.out, asked.err) == ("small\nlarge-preview\n", "")
+    # Nothing was prompted, so nothing is kept of the sessions.
+    assert cli("sessions", "list", "--all", "--closed", "--format", "json").out == ""
+
+
+def test_a_peer_without_models_says_nothing_of_them(cli: Cli) -> None:
+    done = cli("peers", "models", "scout")
+    assert (done.code, done.out) == (0, "")
+    assert "scout does not say which models it has" in done.err
+    assert cli("peers", "models", "scuot").code == 2
+
+
+def test_a_running_peer_is_asked_for_its_models() -> None:
+    with warm_cli() as cli:
+        assert cli("peers", "add", "mine", "--no-turns", "--", *AGENT).code == 0
+        assert cli("run", "mine", "hello").code == 0
+        assert [one["measured_at"] for one in models(cli)] == [None, None]
+        listed = cli("broker", "list", "--format", "quiet").out
+        assert len(listed.splitlines()) == 1
+
+
+def test_a_peer_that_was_added_is_removed_with_all_that_was_written_for_it(cli: Cli) -> None:
+    words = ("--roles", "haiku", "--python", "--no-turns", "--", *AGENT)
+    assert cli("peers", "add", "mine", *words).code == 0
+    assert cli("peers", "enable", "mine").code == 0
+    assert cli("config", "set", "default_peer", "mine").code == 0
+    written = [config(cli) / "peers" / "mine.toml", config(cli) / "peers" / "mine_adapter.py"]
+    (card,) = (cli.home / "data_home" / "cards" / "mine").iterdir()
+
+    asked = cli("peers", "remove", "mine")
+    assert asked.code == 2 and "add --yes" in asked.err
+    assert all(str(file) in asked.err and file.exists() for file in [*written, card])
+
+    done = cli("peers", "remove", "mine", "--yes")
+    assert done.code == 0, done.err
+    assert "-default_peer" in done.out and '-name = "mine"' in done.out
+    assert not any(file.exists() for file in [*written, card])
+    assert "mine" not in (config(cli) / "config.toml").read_text()
+    assert cli("peers", "show", "mine").code == 2
+    assert cli("peers", "remove", "mine", "--yes").code == 2
+
+
+def test_a_person_is_asked_before_a_peer_is_removed(cli: Cli) -> None:
+    assert cli("peers", "add", "mine", "--no-turns", "--", *AGENT).code == 0
+    with cli.terminal("peers", "remove", "mine") as terminal:
+        terminal.expect("Remove mine? [y/N]")
+        terminal.type("n\n")
+        terminal.expect("Nothing was changed")
+        assert terminal.wait() == 0
+    assert cli("peers", "show", "mine").code == 0
+
+
+def test_a_peer_that_comes_with_dragoman_is_disabled_and_not_removed(cli: Cli) -> None:
+    done = cli("peers", "remove", "codex", "--yes")
+    assert done.code == 2
+    assert "codex comes with dragoman" in done.err
+    assert "`dragoman peers disable codex`" in done.err
+
+
+def test_a_peer_that_an_agent_file_needs_stays(cli: Cli) -> None:
+    assert cli("peers", "add", "mine", "--roles", "haiku", "--no-turns", "--", *AGENT).code == 0
+    agents = cli.cwd / "agents"
+    agents.mkdir()
+    (agents / "poet.md").write_text("---\nname: poet\ndelegate_to: mine-haiku\n---\nbody")
+    done = cli("peers", "remove", "mine", "--yes")
+    assert done.code == 2 and "poet.md" in done.err
+    assert (config(cli) / "peers" / "mine.toml").exists()
+    assert cli("peers", "models", "mine").code == 0
 
 
 @aio

@@ -71,6 +71,8 @@ class MeasuredFacts(Struct, frozen=True, kw_only=True):
     """What a person does to log in, where that is known and needed."""
     models: tuple[str, ...] | None = None
     """As the peer names them."""
+    model: str | None = None
+    """The one that it uses if none is asked for."""
     parent_models: tuple[str, ...] | None = None
     """The same without ``-preview`` at the end."""
     modes: tuple[str, ...] | None = None
@@ -203,11 +205,14 @@ class CardStore:
 
     def latest(self, peer: str) -> Card | None:
         """The newest card of a peer, of whatever version."""
+        cards = [card for file in self.files(peer) if (card := self._read(file))]
+        return max(cards, key=lambda card: card.measured_at, default=None)
+
+    def files(self, peer: str) -> list[Path]:
+        """The files of all cards of a peer."""
         folder = self.folder / _fit(peer)
         # A path that is too long for a folder makes `glob` fail.
-        files = sorted(folder.glob("*.json")) if os.path.isdir(folder) else []
-        cards = [card for file in files if (card := self._read(file))]
-        return max(cards, key=lambda card: card.measured_at, default=None)
+        return sorted(folder.glob("*.json")) if os.path.isdir(folder) else []
 
     def outdated(self, peer: str, version: str | None) -> str | None:
         """What to tell of a peer that is of another version than its newest card; None if it is of

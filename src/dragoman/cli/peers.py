@@ -1,4 +1,4 @@
-"""`dragoman peers`: list, show, verify, add, enable, disable and unpark peers.
+"""`dragoman peers`: list, show, verify, add, remove, enable, disable and unpark peers; models.
 
 The rows come from `delegation.peer_status`; adding and enabling are in `setup.add_peer`, measuring
 in `verify`, rendering in `output.peer_pages`.
@@ -6,6 +6,7 @@ in `verify`, rendering in `output.peer_pages`.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -14,7 +15,7 @@ import typer
 from dragoman.cli.command_module import CONTEXT, WithCommandLine, new_app, words_after_dashes
 from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.cli.prompt_options import complete_dialect, complete_peer, complete_variable
-from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
+from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, YesOption
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -37,9 +38,11 @@ A peer that is named (`dragoman run codex`) needs no enabling; only enabled peer
 Examples:
   dragoman peers                                          all of them
   dragoman peers show gemini                              one, with its card
+  dragoman peers models gemini                            which models it offers
   dragoman peers verify gemini                            what can it really do?
   dragoman peers verify -- my-agent --acp                 the same for any program
   dragoman peers add mine --roles review -- my-agent --acp
+  dragoman peers remove mine
   dragoman peers enable codex gemini                      delegate to these
   dragoman peers unpark codex                             after a login
 """
@@ -135,6 +138,61 @@ def show_command(
         write_json(peer_pages.page_as_json(row, credentials))
     else:
         put_out(peer_pages.page(row, credentials))
+
+
+@app.command("models", context_settings=CONTEXT)
+def models_command(
+    name: NameArgument,
+    *,
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Ask the peer, also if its card has the answer.")
+    ] = False,
+    cold: Annotated[
+        bool, typer.Option("--cold", help="Start a peer for this command alone.")
+    ] = False,
+    format: FormatOption = ListFormat.TEXT,
+    cwd: CwdOption = None,
+) -> None:
+    """List the models that a peer offers, and which one it uses if none is asked for.
+
+    A peer that runs already is asked. Otherwise its card has the names, and a peer without a card
+    is started and asked. Nothing is prompted.
+
+    \b
+    Examples:
+      dragoman peers models codex
+      dragoman peers models gemini --ask
+      dragoman run codex -m "$(dragoman peers models codex --format quiet | head -1)" hello
+    """
+    from dragoman.cli.output import peer_pages
+    from dragoman.cli.output.tables import write_list
+    from dragoman.events.parts import Choice
+
+    place = _place(cwd)
+    place.catalogue.get(name)
+    card = place.cards().latest(name)
+    measured = None if card is None or card.facts.models is None else card
+    if measured is not None and not ask and not _runs(name, place):
+        models: list[Choice] = [Choice(each, "") for each in measured.facts.models or ()]
+        current, since = measured.facts.model, measured.measured_at[:10]
+        put_err(f"As measured on {since}; --ask asks {name} again.\n")
+    else:
+        from dragoman.cli.session_actions import ask_for_models
+
+        offered, current = ask_for_models(name, cwd=cwd, cold=cold)
+        models, since = list(offered), None
+        if not models and current is not None:
+            models = [Choice(current, "")]
+    write_list(
+        models,
+        format,
+        head=peer_pages.MODELS_HEAD,
+        cells=lambda each: peer_pages.model_as_cells(each, current),
+        as_json=lambda each: peer_pages.model_as_json(each, current, peer=name, since=since),
+        name=lambda each: each.value,
+        empty=f"{name} does not say which models it has.",
+        drop=peer_pages.MODELS_DROP,
+    )
 
 
 @app.command("verify", cls=WithCommandLine, context_settings=CONTEXT)
@@ -266,6 +324,37 @@ def add_command(
     _tell(add_peer.add_peer(draft, launch, card, place), place)
 
 
+@app.command("remove", context_settings=CONTEXT)
+def remove_command(name: NameArgument, *, yes: YesOption = False, cwd: CwdOption = None) -> None:
+    """Remove a peer that you added: its descriptor, its adapter, its cards, its enabling.
+
+    A peer that comes with dragoman cannot be removed; `disable` keeps delegation from using it.
+
+    \b
+    Examples:
+      dragoman peers remove mine
+      dragoman peers remove mine --yes
+    """
+    from dragoman.cli.output.escape import neutral
+    from dragoman.cli.output.questions import confirm
+    from dragoman.delegation.parked import unpark
+    from dragoman.setup.add_peer import plan_removal, remove_peer
+
+    place = _place(cwd)
+    removal = plan_removal(name, place)
+    for file in (*removal.files, *removal.cards):
+        put_err(f"deletes {neutral(str(file))}\n")
+    for key in removal.settings:
+        put_err(f"takes {name} out of {key} in {neutral(str(place.paths.config_file))}\n")
+    if not yes and not confirm(f"Remove {name}?", instead="--yes"):
+        put_err("Nothing was changed.\n")
+        return
+    _tell(remove_peer(removal, place), place)
+    unpark([name], place.paths)
+    if _runs(name, place, anywhere=True):
+        put_err(f"It still runs: `dragoman broker stop {name}` ends it.\n")
+
+
 @app.command("enable", context_settings=CONTEXT)
 def enable_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
     """Let routing and delegation use peers, also those that are parked.
@@ -322,6 +411,17 @@ def _place(cwd: Path | None) -> RunContext:
     from dragoman.runs.context import load_context
 
     return load_context(cwd)
+
+
+def _runs(peer: str, place: RunContext, *, anywhere: bool = False) -> bool:
+    """Whether a broker keeps the peer in this folder, or anywhere."""
+    from dragoman.broker.client.brokers import list_brokers
+
+    folder = os.path.realpath(place.cwd)
+    return any(
+        broker.peer == peer and (anywhere or broker.workspace == folder)
+        for broker in list_brokers(place.paths)
+    )
 
 
 def _warn(place: RunContext) -> None:
@@ -394,7 +494,6 @@ def _measure(
 def _run(work: Coroutine[Any, Any, Card]) -> Card:
     """Do it; a signal from outside ends it as politely as Ctrl-C does, and leaves no folder."""
     import asyncio
-    import os
     import signal
 
     from dragoman.cli.exit_codes import ExitCode

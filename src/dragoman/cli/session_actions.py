@@ -1,4 +1,5 @@
-"""Subcommands of `dragoman sessions` that contact a peer: list its own, new, ensure, resume, close.
+"""Subcommands of `sessions` and `peers` that contact a peer: its sessions, its models, new, ensure,
+resume, close.
 
 No prompt is sent. `runs.run` connects to the peer and opens the session.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -25,7 +26,9 @@ from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of
 from dragoman.cli.shared_options import ListFormat
 from dragoman.client.conversation import SessionSummary
 from dragoman.errors import UnknownSession
+from dragoman.events.parts import Choice
 from dragoman.paths import find_paths
+from dragoman.runs.model_choice import offered_models
 from dragoman.runs.sessions import adopted, find_session, place_of, recall, retire
 from dragoman.store import root_of
 from dragoman.store.open import open_store, open_told
@@ -70,6 +73,22 @@ def ask_for_sessions(
 
     folder = None if everywhere else plan.workspace
     return _perform(plan, lambda session: session.run.list_sessions(folder))
+
+
+def ask_for_models(
+    peer: str, *, cwd: Path | None, cold: bool
+) -> tuple[Sequence[Choice], str | None]:
+    """The models that a peer offers, and the one that it uses if none is asked for."""
+    plan = replace(SessionAction(peer, cwd, cold).plan(), keep_open=False, model=None)
+
+    async def ask(session: PromptSession) -> tuple[Sequence[Choice], str | None]:
+        # Nothing is prompted, so nothing of the session stays.
+        async with session.run as run:
+            found = await offered_models(run.peer, run.opened.conversation, run.seen.view)
+            await run.discard()
+            return found
+
+    return _perform(plan, ask)
 
 
 def begin(action: SessionAction, name: str | None, format: ListFormat, *, anew: bool) -> None:

@@ -62,6 +62,11 @@ class FileTransaction:
         if current != data:
             write_file(path, data)
 
+    def remove(self, path: Path) -> None:
+        """Delete a file, if it is there."""
+        self.watch(path)
+        path.unlink(missing_ok=True)
+
     def watch(self, path: Path) -> bytes | None:
         """Remember a file that is about to be changed by others; its content now."""
         current = read_file(path)

@@ -1,4 +1,4 @@
-"""Choose the model of a session: match the name, set it at the peer, read it back.
+"""Models of a session: list them, match a name, set it at the peer, read it back.
 
 Sets it by an option, a method or a command-line flag, and raises before anything is prompted if
 the peer does not confirm it. `runs.sessions` opens the session and sets its mode, which is read
@@ -13,7 +13,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from dragoman.catalogue.launch import LaunchSpec
-from dragoman.client.conversation import Conversation
+from dragoman.client.conversation import Conversation, Peer
+from dragoman.dialects.discovery import CODEX
 from dragoman.errors import ProtocolMismatch, Unsupported, UsageError
 from dragoman.errors.usage import alternatives
 from dragoman.events.parts import Choice, SessionOption
@@ -69,6 +70,25 @@ def _alike(one: str, other: str) -> bool:
 
 def _parent(one: str, other: str) -> bool:
     return one.casefold().removesuffix(PREVIEW) == other.casefold().removesuffix(PREVIEW)
+
+
+# -- which ones there are
+
+
+async def offered_models(
+    peer: Peer, conversation: Conversation, view: View
+) -> tuple[Sequence[Choice], str | None]:
+    """The models that a peer offers in an open session, and the one that it uses if none is asked
+    for; None if it does not say."""
+    option = model_option(view.options)
+    if option is not None:
+        return option.choices, model_in_use(view)
+    if peer.dialect == CODEX:
+        listed = await peer.client.models()
+        default = next((each.model for each in listed if each.is_default), None)
+        choices = [Choice(one.model, one.display_name, one.description or None) for one in listed]
+        return choices, view.model or default
+    return conversation.model_choices, view.model
 
 
 # -- asking for it

@@ -229,7 +229,7 @@ class Run:
     async def discard_unused(self) -> None:
         """Leave nothing of the session if nothing was prompted in it."""
         if not self._used:
-            await self._discard()
+            await self.discard()
 
     async def _open(self, record: SessionRecord | None) -> None:
         request = self.request
@@ -239,7 +239,7 @@ class Run:
 
         async def restart(way: LaunchSpec) -> tuple[Conversation, View]:
             # No prompt was sent, so it can be started again with another command line.
-            await self._discard()
+            await self.discard()
             await self._stack.aclose()
             self.seen.view = View()
             await self._reach(way, record)
@@ -258,7 +258,7 @@ class Run:
             if not request.model_strict and isinstance(error, UsageError | ProtocolMismatch):
                 self.seen.model_error = error
                 return
-            await self._discard()
+            await self.discard()
             raise
 
     def _is_as_left(self) -> bool:
@@ -322,7 +322,7 @@ class Run:
                 model_choice.require_mode(self.seen.view, mode, peer=request.peer)
             await self._enforce()
         except DragomanError:
-            await self._discard()
+            await self.discard()
             raise
         if request.brief and record is not None and self.opened.context == FRESH:
             self._prepare_brief(record)
@@ -349,7 +349,7 @@ class Run:
         brief, self._brief = self._brief, None
         return blocks if brief is None else [brief.block(self.peer.capabilities), *blocks]
 
-    async def _discard(self) -> None:
+    async def discard(self) -> None:
         """Leave nothing of a session that was begun and not prompted in."""
         if self._keeper is not None and self.opened.context != RESTORED:
             await self._keeper.end_session()

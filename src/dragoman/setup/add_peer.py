@@ -1,4 +1,4 @@
-"""Add a peer, enable and disable peers; roll the change back if it breaks another file.
+"""Add, remove, enable and disable peers; roll the change back if it breaks another file.
 
 Adding validates the draft, verifies the peer, writes its descriptor and validates all descriptors
 and agent files again. `verify` measures; `descriptor_draft` composes the descriptor.
@@ -18,12 +18,13 @@ from dragoman.catalogue.agent_files import list_files, refuse_new_problems
 from dragoman.catalogue.card import Card, RungResult
 from dragoman.catalogue.command_unwrap import describe_command
 from dragoman.catalogue.launch import LaunchSpec, with_env
+from dragoman.catalogue.load import BUILT_IN
 from dragoman.catalogue.roles import is_generalist
-from dragoman.catalogue.validate import ADDRESSES, describe
+from dragoman.catalogue.validate import ADDRESSES, NAME, describe
 from dragoman.catalogue.versions import learn_version
 from dragoman.client.options import AUTO
 from dragoman.config import Paths
-from dragoman.config.edit import disable_peers, enable_peers
+from dragoman.config.edit import disable_peers, enable_peers, set_value
 from dragoman.config.file_transaction import Change, FileTransaction
 from dragoman.config.safe_files import locked
 from dragoman.dialects.discovery import Cache
@@ -183,6 +184,74 @@ def _notes(draft: PeerDraft, place: RunContext) -> list[str]:
             f" `dragoman peers enable {draft.name}`"
         )
     return notes
+
+
+# -- removing
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What is to be removed of a peer that the user added."""
+
+    name: str
+    files: tuple[Path, ...]
+    """Its descriptor, and its Python adapter beside it."""
+    cards: tuple[Path, ...]
+    settings: tuple[str, ...]
+    """The keys of the user's settings that name it."""
+
+
+def plan_removal(name: str, place: RunContext) -> Removal:
+    """What belongs to a peer that the user added. Raises `UsageError` for a peer that is not
+    described by a file of the user."""
+    folder = place.paths.peers_folder
+    file = folder / f"{name}.toml"
+    described = NAME.fullmatch(name) is not None and os.path.lexists(file)
+    if not described and name in place.catalogue:
+        origin = place.catalogue.origin(name)
+        where = "comes with dragoman" if origin == BUILT_IN else f"is described in {origin}"
+        raise UsageError(
+            f"{name} {where}, so it cannot be removed; "
+            f"`dragoman peers disable {name}` keeps delegation from using it"
+        )
+    listed = place.config.settings.enabled_peers
+    if not described and name not in listed:
+        place.catalogue.get(name)
+    files = [file] if described else []
+    if described and name in place.catalogue:
+        adapter = (place.catalogue.get(name).adapter or "").partition(":")[0]
+        if adapter.endswith(".py") and os.path.isfile(folder / adapter):
+            files.append(folder / adapter)
+    cards = tuple(place.cards().files(name))
+    keys = [("enabled_peers", name in listed)]
+    keys += [("default_peer", place.config.settings.default_peer == name)]
+    return Removal(name, tuple(files), cards, tuple(key for key, named in keys if named))
+
+
+def remove_peer(removal: Removal, place: RunContext) -> Done:
+    """Remove a peer that the user added, and restore it if an agent file still needs it."""
+    before = place.troubles()
+    with locked(place.paths.peers_folder), FileTransaction() as changes:
+        changes.watch(place.paths.config_file)
+        if "enabled_peers" in removal.settings:
+            disable_peers(place.paths, [removal.name])
+        if "default_peer" in removal.settings:
+            set_value(place.paths, "default_peer", None)
+        for file in removal.files:
+            changes.remove(file)
+        after = place.again()
+        refuse_new_problems(before, after.troubles())
+        made = tuple(changes.made())
+    for card in removal.cards:
+        # Not in the transaction: a card can be measured again, and is too long to be shown.
+        card.unlink(missing_ok=True)
+    notes = []
+    if removal.name in after.config.settings.enabled_peers:
+        origin = after.config.origin("enabled_peers")
+        notes.append(f"{removal.name} is still enabled by {origin}.")
+    if removal.name in after.config.settings.peer:
+        notes.append(f"Your settings for it stay: the table [peer.{removal.name}].")
+    return Done(made, tuple(notes))
 
 
 # -- enabling

@@ -181,6 +181,19 @@ async def models_of(
     return _choices(events, "model")
 
 
+def model_in_use(events: list[model.Event]) -> str | None:
+    """The model that a session uses if none was asked for; None if the peer does not say."""
+    for event in reversed(events):
+        if not isinstance(event, model.SettingsChanged):
+            continue
+        if isinstance(event.model, str):
+            return event.model
+        for option in event.options if isinstance(event.options, tuple) else ():
+            if _is(option, "model") and isinstance(option.value, str):
+                return option.value
+    return None
+
+
 def modes_of(events: list[model.Event]) -> tuple[str, ...] | None:
     """The modes of a session; None if it has none."""
     for event in reversed(events):

@@ -78,3 +78,16 @@ def test_changes_are_shown_as_a_diff(tmp_path: Path) -> None:
         f"--- {file}\n+++ {file}\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n\\ No newline at end of file\n"
         f"--- /dev/null\n+++ {file}\n@@ -0,0 +1 @@\n+x\n"
     )
+
+
+def test_a_removed_file_comes_back_after_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_bytes(b"a = 1\n")
+    with pytest.raises(ValueError), FileTransaction() as changes:
+        changes.remove(path)
+        changes.remove(tmp_path / "never-there")
+        assert not path.exists()
+        (made,) = changes.made()
+        assert (made.before, made.after) == (b"a = 1\n", None)
+        raise ValueError
+    assert path.read_bytes() == b"a = 1\n"

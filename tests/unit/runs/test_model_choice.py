@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.catalogue.descriptor import Descriptor, Launch, Models
 from dragoman.catalogue.launch import LaunchSpec
+from dragoman.dialects.codex.shapes import Model
 from dragoman.errors import ProtocolMismatch, Unsupported, UsageError
 from dragoman.events.parts import Choice, SessionOption
 from dragoman.events.view import View
@@ -17,6 +18,7 @@ from dragoman.runs.model_choice import (
     match,
     model_in_use,
     model_option,
+    offered_models,
     offers_choice,
     require_mode,
     switch_model,
@@ -82,6 +84,33 @@ def test_the_option_for_models_is_the_one_of_that_category_with_choices() -> Non
     model = SessionOption("m1", "Model", "gpt-5", CHOICES, "model")
     assert model_option((mode, empty, model)) is model
     assert model_option((mode,)) is None
+
+
+class ListingPeer:
+    """A peer of a dialect that lists its models apart from a session."""
+
+    def __init__(self, dialect: str, *listed: Model) -> None:
+        self.dialect = dialect
+        self.client = self
+        self._listed = listed
+
+    async def models(self) -> tuple[Model, ...]:
+        return self._listed
+
+
+@aio
+async def test_the_models_come_from_the_option_the_session_or_the_server() -> None:
+    async def offered(peer: ListingPeer, view: View, **how: Any) -> Any:
+        return await offered_models(peer, Session(view, **how), view)  # type: ignore[arg-type]
+
+    acp, a, b = ListingPeer("acp"), Choice("a", "A"), Choice("b", "B")
+    assert await offered(acp, offering()) == (CHOICES, "gpt-5")
+    assert await offered(acp, View(model="b"), models=(a, b)) == ((a, b), "b")
+    assert await offered(acp, View()) == ((), None)
+    listed = [Model(id="x", model=name, display_name=name.upper()) for name in ("a", "b")]
+    codex = ListingPeer("codex", listed[0], replace(listed[1], is_default=True))
+    assert await offered(codex, View()) == ([a, b], "b")
+    assert await offered(codex, View(model="a")) == ([a, b], "a")
 
 
 # -- setting it

@@ -16,6 +16,7 @@ from dragoman.cli.output.terminal import paint_for
 
 if TYPE_CHECKING:
     from dragoman.delegation.peer_status import PeerStatus
+    from dragoman.events.parts import Choice
 
 HEAD: Final = (
     "peer", "installed", "enabled", "version", "protocol", "roles", "card", "notes",
@@ -59,6 +60,32 @@ def row_as_json(row: PeerStatus) -> dict[str, Any]:
         "parked": None
         if row.parked is None
         else {"until": row.parked.until, "why": row.parked.why},
+    }
+
+
+MODELS_HEAD: Final = ("model", "in use", "name", "description")
+MODELS_DROP: Final = ("description", "name")
+
+
+def model_as_cells(model: Choice, current: str | None) -> list[str]:
+    """A model of a peer as cells under `MODELS_HEAD`."""
+    in_use = "yes" if model.value == current else ""
+    name = model.name if model.name != model.value else ""
+    return [model.value, in_use, name, model.description or ""]
+
+
+def model_as_json(
+    model: Choice, current: str | None, *, peer: str, since: str | None
+) -> dict[str, Any]:
+    """A model as its line. `since` is the day of the card that names it; None if the peer does."""
+    return {
+        "type": "Model",
+        "peer": peer,
+        "model": model.value,
+        "name": model.name or None,
+        "description": model.description,
+        "current": None if current is None else model.value == current,
+        "measured_at": since,
     }
 
 

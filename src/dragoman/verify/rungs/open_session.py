@@ -6,7 +6,7 @@ Never logs in: a missing login shows in an error or in the peer's account status
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 from dragoman.catalogue.descriptor import Quirks
 from dragoman.client.conversation import Peer
@@ -85,10 +85,12 @@ async def models(state: Verification) -> RungFinding:
         named = await _listed(state)
     modes = probes.modes_of(state.settings)
     modes = None if modes is None else words(modes)
-    facts = {} if modes is None else {"modes": modes}
+    facts: dict[str, Any] = {} if modes is None else {"modes": modes}
     shown = f"; modes: {', '.join(modes)}" if modes else "; no modes"
     if named is None:
         return passed(f"it does not say which models it has{shown}", **facts)
+    in_use = probes.model_in_use(state.settings)
+    facts |= {} if in_use is None else {"model": one_line(in_use)}
     named = words(named)
     parents = tuple(dict.fromkeys(name.removesuffix(PREVIEW) for name in named))
     listed = ", ".join(named[:SHOWN_MODELS]) + (", …" if len(named) > SHOWN_MODELS else "")
@@ -165,7 +167,7 @@ RUNGS: Final = (
         name="models",
         asks="Which models and modes does it name?",
         measure=models,
-        fields=("models", "parent_models", "modes"),
+        fields=("models", "model", "parent_models", "modes"),
         needs=("session",),
     ),
     Rung(
