@@ -111,7 +111,7 @@ class ShownQuestion(Struct, rename="camel", kw_only=True):
 
 
 class Settled(Struct):
-    """`_dragoman/settled`: `by` says who answered, or why nobody needs to."""
+    """`_dragoman/settled`: `by` says who answered, or why no answer is needed."""
 
     id: str
     by: str

@@ -24,7 +24,7 @@ COMMANDS: Final = {
     "run": "Ask an agent for one thing and watch it work.",
     "chat": "Talk with an agent, turn by turn.",
     "delegate": "Give work to a peer that claims its role.",
-    "explain": "Say who would be asked, and why nobody else would.",
+    "explain": "Show which peers would be asked for a role, in which order, and why the others would not.",
     "verdict": "Say whether delegated work was good.",
     "sessions": "Show, continue and keep conversations.",
     "jobs": "Show, watch and cancel what agents were asked to do.",

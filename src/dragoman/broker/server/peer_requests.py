@@ -192,7 +192,7 @@ class PendingQuestion:
             self.questions.unanswered(self.request)
 
     def answer(self, result: Raw, kind: str) -> bool:
-        """Somebody who watches has answered, a permission with an option of this kind. False if it
+        """A watcher has answered, a permission with an option of this kind. False if it
         was answered before."""
         if self._over:
             return False
@@ -216,7 +216,7 @@ class PendingQuestion:
         try:
             caller.connection.post(ANSWERED, told)
         except DragomanError as error:
-            log.debug("a caller was not told of an answer: %s", error)
+            log.debug("could not notify a caller of an answer: %s", error)
 
     def call_off(self) -> Request | None:
         """Stop asking; the request, if it is still to be answered."""

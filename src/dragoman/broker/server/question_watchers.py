@@ -147,7 +147,7 @@ class QuestionWatchers:
             try:
                 connection.post(method, params)
             except DragomanError as error:
-                log.debug("a watcher was not told of a question: %s", error)
+                log.debug("could not notify a watcher of a question: %s", error)
 
 
 def _chosen_kind(params: Raw, result: Raw) -> str:
@@ -164,7 +164,7 @@ def _chosen_kind(params: Raw, result: Raw) -> str:
         raise RemoteError(codes.INVALID_PARAMS, "the answer is none of the options of the question")
     once = kind.replace("_always", "_once")
     if kind != once and once in kinds.values():
-        # An agent that is told "always" does not ask again, and the rules do not count any more.
+        # An agent that gets "always" stops asking, and the rules would no longer be checked.
         raise RemoteError(codes.INVALID_PARAMS, "a question of another caller is answered once")
     return kind
 
