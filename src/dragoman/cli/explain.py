@@ -18,7 +18,7 @@ from dragoman.cli.prompt_options import COMMANDS
 from dragoman.errors import UsageError
 
 HELP: Final = """
-Show which peers would be asked for a role, in which order, and why the others would not.
+Show which peers would be asked, in which order, and why not the others.
 
 Each peer is there exactly once: as a candidate, with what came of its delegations of this role in
 the last 90 days, or passed over, with one reason and what to do about it. The setting `adaptive`

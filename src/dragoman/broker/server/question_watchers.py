@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.broker")
 
 GRACE: Final = 60.0
-"""Seconds that a question waits without anybody who could answer it: a console that is started
+"""Seconds that a question waits while no caller can answer it: a console that is started
 again is back by then."""
 
 _PERMISSION: Final = acp.SESSION_REQUEST_PERMISSION.name
