@@ -18,8 +18,8 @@ from dragoman.policy.shell_parser import read_line
 def act_of(
     question: Question, *, peer: str, role: str, workspace: str, titled: bool = False
 ) -> Act:
-    """What a question is about. `titled`: whether a title is the command, where none came, which
-    is known of a peer by its descriptor (`Quirks.command_titles`)."""
+    """Build the act for a question. `titled`: whether the title is the command if no command
+    was sent; the peer's descriptor says so (`Quirks.command_titles`)."""
     told = told_of(question.tool_call)
     if question.kind == "execute" and not told.runs:
         if titled and question.title.strip():
@@ -27,12 +27,12 @@ def act_of(
         else:
             told.hidden = True
     if len(told.lines) > 1 and any(read_line(line).problem for line in told.lines):
-        # Each may be run by itself: an open quote must not swallow the lines that follow.
+        # Each line may run by itself: an open quote must not swallow the lines that follow.
         told.hidden = True
     evident = set(told.kinds)
     claims = question.kind in READING and not told.runs and not evident
     if claims and not told.shows_reading(question.kind):
-        # Only the agent's word says that it reads, and nothing of what it sent.
+        # Only the agent claims that it reads; nothing in the request shows it.
         evident.add("other")
     return Act(
         kind=question.kind,

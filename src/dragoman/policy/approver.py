@@ -29,12 +29,11 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.policy")
 
 ANSWER_TIMEOUT: Final = 1800.0
-"""How long a caller may think. Behind it may be a person who is away for a while; a turn has its
-own limits besides."""
+"""How long to wait for the caller's answer. It may be a person who is away for a while; a turn
+has its own limits as well."""
 
 MAX_RULINGS: Final = 10_000
-"""Answers that are remembered for the record. An agent that asks more often than that in one
-session is not going to be read."""
+"""Maximum number of answers kept for the record. More questions in one session will not be read."""
 
 
 SHELLS: Final = frozenset(
@@ -43,11 +42,11 @@ SHELLS: Final = frozenset(
     for shell in ("sh", "bash", "zsh")
     for flag in ("-c", "-lc")
 )
-"""How a line is handed to a shell."""
+"""Options by which a command line is passed to a shell."""
 
 
 class Ruling(Struct, frozen=True):
-    """One question, answered."""
+    """One answered question."""
 
     tool_call_id: str
     act: Act
@@ -70,19 +69,19 @@ class _Asked:
 
 @dataclass
 class Approver:
-    """Answers the questions of one session; it is a `dragoman.client.permissions.Permit`."""
+    """Answers the permission requests of one session; a `dragoman.client.permissions.Permit`."""
 
     policy: Policy
     peer: str
     workspace: str
     role: str = ""
     caller: Permit | None = None
-    """Who is asked where the policy leaves it open; None if nobody can be."""
+    """Asked if the policy leaves the decision open; None if there is no one to ask."""
     ask_before_preset: bool = True
-    """Whether the caller is asked before a refusal by the preset alone counts."""
+    """Whether to ask the caller before a refusal that comes from the preset alone."""
     answer_timeout: float | None = ANSWER_TIMEOUT
     titled: bool = False
-    """Whether the peer's program writes a command as the title of its question."""
+    """Whether the peer writes a command as the title of its question."""
     rulings: list[Ruling] = field(default_factory=list)
     _allowed: Allowed = field(init=False)
     _always: dict[tuple[object, ...], bool] = field(default_factory=dict)
@@ -94,18 +93,18 @@ class Approver:
 
     @property
     def denials(self) -> list[Ruling]:
-        """What was refused."""
+        """The refusals."""
         return [ruling for ruling in self.rulings if not ruling.allowed]
 
     @property
     def grants(self) -> list[Ruling]:
-        """What was allowed because somebody said so, now or before."""
+        """What was allowed by an answer, now or earlier."""
         return [each for each in self.rulings if each.allowed and each.by != "policy"]
 
     @property
     def unrestricted(self) -> bool:
-        """Whether the policy is ``approve-all`` and nothing else: then a peer with a sandbox of its
-        own is started with a wide one."""
+        """Whether the policy is exactly ``approve-all``: then a peer with its own sandbox is
+        started with a wide one."""
         return allows_everything(self.policy)
 
     async def __call__(self, question: Question) -> Decision:
@@ -113,17 +112,17 @@ class Approver:
         return await self._decide(question, act, verdict)
 
     def alone(self, question: Question) -> Answer:
-        """The answer where nobody can be asked."""
+        """The answer if there is no one to ask."""
         act, verdict = self._judged(question)
         return self._known(question, act, verdict) or self._rule(
             question, act, verdict, allowed=False
         )
 
     async def guard(self, question: Question) -> Decision:
-        """The answer about what the agent has done by us, which it asks for without a question.
+        """The decision on work that dragoman does for the agent, without a question from the agent.
 
-        What was allowed when the agent asked for permission is not asked about once more. What is
-        allowed here counts once, unless the answer is "always".
+        What was allowed when the agent asked for permission is not asked again. A permission
+        granted here counts once, unless the answer is "always".
         """
         act, verdict = self._judged(question)
         if self._allowed.covers(act) and not verdict.final:
@@ -134,7 +133,7 @@ class Approver:
         return answer
 
     def guard_alone(self, question: Question) -> Answer:
-        """`guard` where nobody can be asked."""
+        """`guard` if there is no one to ask."""
         act, verdict = self._judged(question)
         if not self._allowed.covers(act) or verdict.final:
             return self._known(question, act, verdict) or self._rule(
@@ -156,11 +155,11 @@ class Approver:
             asked.task.cancel()
 
     def was_allowed(self, question: Question) -> None:
-        """Somebody else was asked, and allowed it."""
+        """Permission was granted elsewhere."""
         self._allowed.add(self._act(question))
 
     def _judged(self, question: Question) -> tuple[Act, Verdict]:
-        # Not at the top: most turns ask nothing, and what reads commands takes a while to load.
+        # Not at the top: most turns ask nothing, and the command parser is slow to load.
         from dragoman.policy.evaluation import judge
 
         act = self._act(question)
@@ -180,7 +179,7 @@ class Approver:
     async def _decide(
         self, question: Question, act: Act, verdict: Verdict, *, lasting: bool = True
     ) -> Decision:
-        """`lasting`: whether the agent may have us do afterwards what is allowed here."""
+        """`lasting`: whether the agent may later have us do what is allowed here."""
         known = self._known(question, act, verdict)
         if known is not None:
             return known
@@ -209,7 +208,7 @@ class Approver:
         return Answer.REJECT_ONCE if meant is Answer.REJECT_ALWAYS else answer
 
     def _known(self, question: Question, act: Act, verdict: Verdict) -> Answer | None:
-        """The answer that needs nobody to be asked."""
+        """The answer, if it needs no question."""
         if self._is_decided(verdict):
             return self._rule(question, act, verdict, allowed=verdict.action == "allow")
         remembered = self._remembered(act, verdict)
@@ -245,7 +244,7 @@ class Approver:
                 raise
             return asked.answer
         except TimeoutError:
-            log.warning("nobody answered about %r in %s s", question.title, self.answer_timeout)
+            log.warning("no answer about %r within %s s", question.title, self.answer_timeout)
         except DragomanError as error:
             # A caller that is gone cannot answer, and the agent still needs an answer.
             log.warning("the caller did not answer about %r: %s", question.title, error)
@@ -266,7 +265,7 @@ class Approver:
         lasting: bool = True,
     ) -> Answer:
         if not allowed and by == "policy" and verdict.action != "deny":
-            why = f"nobody was there to be asked; {verdict.why}"
+            why = f"there was no one to ask; {verdict.why}"
         why = why or verdict.why
         if len(self.rulings) < MAX_RULINGS:
             self.rulings.append(Ruling(question.tool_call_id, act, verdict, allowed, by, why))
@@ -276,9 +275,9 @@ class Approver:
 
 
 class Allowed:
-    """What an agent was allowed in a session, to know it again when we are to do it.
+    """What an agent was allowed in a session, to recognise it when dragoman does the work.
 
-    A file that it may edit it may write as often as it likes, as an editor does that saves, but a
+    A file that it may edit can be written any number of times, as an editor saves a file, but a
     protected one once. A command that was allowed once runs once.
     """
 
@@ -301,7 +300,8 @@ class Allowed:
             self._commands |= self._spellings(act)
 
     def covers(self, act: Act) -> bool:
-        """Whether an act of ours for the agent was allowed, all of it and for certain."""
+        """Whether an act that dragoman does for the agent was allowed, completely and for
+        certain."""
         if act.runs:
             known = not act.hidden and not act.tainted and not act.paths
             return known and bool(self._spellings(act) & self._commands)
@@ -312,7 +312,7 @@ class Allowed:
         return all(each is not None and each.real <= files for each in found)
 
     def spend(self, act: Act, verdict: Verdict) -> None:
-        """It is done: what counts once does not count again."""
+        """The act was done: a permission that counts once is used up."""
         if act.runs:
             self._commands -= self._spellings(act)
             return
@@ -335,13 +335,13 @@ class Allowed:
             if len(act.argv) == 1:
                 found.add((act.argv[0], folder))
             elif len(act.argv) == 3 and act.argv[:2] in SHELLS:
-                # A peer asks about a line and hands it to a shell by itself.
+                # A peer asks about a line and passes it to a shell by itself.
                 found.add((act.argv[2].strip(), folder))
         return found
 
 
 def _each_time(act: Act, verdict: Verdict) -> bool:
-    """Whether it is asked about each time, so that "always" cannot be an answer."""
+    """Whether each such act needs a question, so that "always" is not a possible answer."""
     if verdict.action == "escalate":
         return True
     from dragoman.policy.evaluation import changes_protected
@@ -350,16 +350,16 @@ def _each_time(act: Act, verdict: Verdict) -> bool:
 
 
 def _without_always(question: Question) -> Question:
-    """The question without answers that would not be kept, unless nothing else allows it."""
+    """The question without options that would not be kept, unless nothing else allows the act."""
     kept = tuple(each for each in question.options if str(each.kind) != Answer.ALLOW_ALWAYS.value)
     once = any(str(each.kind) == Answer.ALLOW_ONCE.value for each in kept)
     return replace(question, options=kept) if once else question
 
 
 def _key(act: Act) -> tuple[object, ...] | None:
-    """What an "always" is about: the same command, the same files, or else the same words.
+    """What an "always" covers: the same command, the same files, or else the same text.
 
-    None if that cannot be said for certain: then it counts once.
+    None if that is uncertain: then the answer counts once.
     """
     kinds = (act.kind, *act.evident)
     if act.hidden:
@@ -375,7 +375,7 @@ def _key(act: Act) -> tuple[object, ...] | None:
 
 
 def _is_protected(places: ResolvedPaths, workspace: str) -> bool:
-    """Whether it is a file that is never written without a question."""
+    """Whether it is a protected file."""
     from dragoman.policy.path_patterns import root_of
     from dragoman.policy.protected_paths import protected
 

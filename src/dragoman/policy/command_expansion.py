@@ -20,7 +20,7 @@ from dragoman.policy.risky_flags import beyond, runs_others
 from dragoman.policy.shell_parser import ANYTHING, ASSIGNMENT, MAX_DEPTH, ShellCommand, read_line
 
 MAX_INNER: Final = 200
-"""Words of one command that may each be the beginning of another."""
+"""Maximum number of words of one command that may each begin another command."""
 
 SHELLS: Final = frozenset(
     "sh bash zsh dash ksh ksh93 mksh oksh pdksh ash rbash yash posh hush osh".split()
@@ -28,7 +28,7 @@ SHELLS: Final = frozenset(
 OTHER_SHELLS: Final = frozenset(
     "cmd powershell pwsh csh tcsh fish nu xonsh elvish rc es ion sash".split()
 )
-"""Shells whose language is another one."""
+"""Shells with another language."""
 
 RUNNERS: Final = frozenset(
     """
@@ -42,10 +42,10 @@ RUNNERS: Final = frozenset(
     unbuffer unshare uvx valgrind watch watchexec xargs xterm xvfb-run
     """.split()
 )
-"""Programs whose words are the beginning of another program somewhere."""
+"""Programs that take another command in their arguments."""
 
 LOADER: Final = re.compile(r"ld[-.].*\.so[\d.]*")
-"""The program that loads others, which can be called by itself."""
+"""The dynamic loader, which can be called as a program."""
 
 _RUN: Final = frozenset({"run", "exec"})
 SUBRUNNERS: Final = {
@@ -69,13 +69,13 @@ SUBRUNNERS: Final = {
     "uv": frozenset({"run", "tool"}),
     "yarn": frozenset({"exec", "dlx", "run"}),
 }
-"""Programs that do so behind one of these words."""
+"""Programs that take another command after one of these words."""
 
 LINE_OPTIONS: Final = re.compile(r"-[A-Za-z]*[cS].+|-S$|--(session-)?command=|--split-string")
-"""Options of those that have a whole line in one word."""
+"""Options of those programs that take a whole command line in one word."""
 
 FEEDERS: Final = frozenset({"xargs", "parallel", "find", "fd", "fdfind"})
-"""Programs that add words of their own to what they run."""
+"""Programs that add arguments of their own to what they run."""
 
 FINDERS: Final = {
     "find": frozenset({"-exec", "-execdir", "-ok", "-okdir"}),
@@ -94,7 +94,7 @@ ALWAYS_CODE: Final = re.compile(r"ed|ex|vim?|nvim|emacs|osascript|deno|m4|bc|dc"
 CODE: Final = frozenset(
     {"source", ".", "eval", "mapfile", "readarray", "complete", "enable", "crontab", "at", "batch"}
 )
-"""Commands of a shell that run what they are given, or what they read."""
+"""Shell commands that run their arguments or their input."""
 
 READERS: Final = frozenset(
     """
@@ -102,23 +102,23 @@ READERS: Final = frozenset(
     printf pwd readlink realpath rg sed stat tail test true uname wc whereis which
     """.split()
 )
-"""Programs that only read and only tell, but for the words that are in `risky_flags`."""
+"""Programs that only read and print, except for the words in `risky_flags`."""
 SYSTEM_FOLDERS: Final = ("/bin/", "/usr/bin/")
 
 PATH_MOVERS: Final = frozenset(
     "rm rmdir unlink shred mv cp chmod chown chgrp ln rsync tar zip trash truncate install".split()
 )
-"""Programs that change a whole folder by its name."""
+"""Programs that can change a whole directory by its name."""
 
 
 def name_of(word: str) -> str:
-    """The name of a program, however it is spelled."""
+    """The name of a program without path and extension."""
     base = re.split(r"[/\\]", word)[-1].casefold()
     return re.sub(r"\.(exe|cmd|bat|com|ps1)$", "", base)
 
 
 def unfolded(command: ShellCommand, depth: int = 0) -> list[ShellCommand]:
-    """A command and every other that it would run, as far as that can be seen."""
+    """A command and all other commands that it would visibly run."""
     found = [command]
     for inner in _inner(command.words):
         if inner is ANYTHING or depth >= MAX_DEPTH or len(found) > MAX_INNER:
@@ -131,20 +131,20 @@ def unfolded(command: ShellCommand, depth: int = 0) -> list[ShellCommand]:
 
 
 def is_runner(word: str) -> bool:
-    """Whether whoever names this program in a pattern has said what else may run."""
+    """Whether a pattern that names this program accepts that it runs other programs."""
     return name_of(word) in RUNNERS or is_interpreter(word)
 
 
 def is_interpreter(word: str) -> bool:
-    """Whether this program has a language of its own in which it is told what to do."""
+    """Whether this program is an interpreter that takes code."""
     name = name_of(word)
     return name in SHELLS or name in OTHER_SHELLS or INTERPRETERS.fullmatch(name) is not None
 
 
 def runs_behind(words: Sequence[str]) -> int | None:
-    """At which place the word stands behind which another program begins; None if there is none.
+    """The index of the word after which another command begins; None if there is none.
 
-    The programs here are known for other things than that.
+    For programs whose main purpose is something else.
     """
     behind = SUBRUNNERS.get(name_of(words[0]), frozenset())
     return next((at for at, word in enumerate(words) if at and word in behind), None)
@@ -178,7 +178,7 @@ def _inner(words: Sequence[str]) -> Iterator[ShellCommand]:
 
 
 def _has_code(rest: Sequence[str]) -> bool:
-    """Whether an interpreter is given code, among the options before the name of a program."""
+    """Whether an interpreter is given code in the options before the script's name."""
     previous = "-"
     for word in rest:
         if CODE_OPTIONS.match(word) or UNKNOWN in word:
@@ -193,7 +193,7 @@ def _of_shell(rest: Sequence[str]) -> Iterator[ShellCommand]:
     takes_line = any(re.match(r"-[A-Za-z]*c", word) for word in rest)
     lines = [word for word in rest if not word.startswith(("-", "+"))]
     if not takes_line or not lines:
-        # A script, or whatever is written to it.
+        # A script, or standard input.
         yield ANYTHING
     yield from _lines(lines)
 
@@ -229,7 +229,7 @@ def _suffixes(name: str, rest: Sequence[str]) -> Iterator[ShellCommand]:
 
 
 def only_reads(commands: Sequence[ShellCommand]) -> bool:
-    """Whether none of these commands can do more than read and tell."""
+    """Whether none of these commands can do more than read and print."""
     return bool(commands) and all(_reads(command) for command in commands)
 
 
@@ -247,21 +247,21 @@ def _reads(command: ShellCommand) -> bool:
 
 @dataclass(slots=True)
 class ProgramRuns:
-    """Everything that an act would run, and the files that it writes on the way."""
+    """Everything that an act would run, and the files that it writes by redirection."""
 
     told: list[ShellCommand] = field(default_factory=list)
-    """The commands that stand there."""
+    """The commands as written."""
     every: list[ShellCommand] = field(default_factory=list)
-    """Those, and the ones inside of them."""
+    """Those, and the commands inside them."""
     writes: list[str] = field(default_factory=list)
     problem: str = ""
-    """Why a line counts as an unknown command; empty if it was read."""
+    """Why a line counts as an unknown command; empty if it was parsed."""
 
 
 def running(
     argv: Sequence[str] | None, line: str | None, *, hidden: bool, tainted: bool
 ) -> ProgramRuns:
-    """What a command runs that came as words, as a line, or not at all."""
+    """What an act runs, given as words, as a line, or not at all."""
     found = ProgramRuns()
     if argv:
         found.told.append(ShellCommand(tuple(argv), tainted))
@@ -281,7 +281,7 @@ def running(
 
 
 def _written(argv: Sequence[str]) -> list[str]:
-    """Files that a shell among the words would write to."""
+    """Files that a shell inside the words would write to."""
     if name_of(argv[0]) not in SHELLS:
         return []
     return [
@@ -293,12 +293,12 @@ def _written(argv: Sequence[str]) -> list[str]:
 
 
 def spelled(words: Sequence[str]) -> str:
-    """Words as a person would type them."""
+    """Words quoted for a shell, as a person would type them."""
     return " ".join("…" if UNKNOWN in word else shlex.quote(word) for word in words)
 
 
 def real_name(word: str, folder: str) -> str:
-    """The name of the program that a path leads to, over links."""
+    """The name of the program that a path resolves to, following links."""
     if "/" not in word and os.sep not in word:
         return name_of(word)
     try:

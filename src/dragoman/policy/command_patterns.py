@@ -33,7 +33,7 @@ def pattern_words(pattern: str) -> tuple[str, ...]:
 
 
 def surely(patterns: Sequence[str], command: ShellCommand) -> bool:
-    """Whether a command fits one of the patterns for certain, and nothing else comes with it."""
+    """Whether a command certainly matches one of the patterns, including everything it runs."""
     if command.tainted:
         return False
     return any(
@@ -43,7 +43,7 @@ def surely(patterns: Sequence[str], command: ShellCommand) -> bool:
 
 
 def unnamed(patterns: Sequence[str], command: ShellCommand) -> str | None:
-    """The word for which a command is not covered by a pattern that fits it otherwise."""
+    """The word that keeps a command from being covered by a pattern that otherwise matches."""
     if command.tainted:
         return None
     for words in map(pattern_words, patterns):
@@ -56,10 +56,10 @@ def unnamed(patterns: Sequence[str], command: ShellCommand) -> str | None:
 
 
 def _names_all(pattern: Sequence[str], command: ShellCommand) -> bool:
-    """Whether a pattern that fits names everything that nobody would expect of such a command.
+    """Whether a matching pattern names every risky word of the command.
 
-    Whoever allows `sudo …` by name has seen that it runs other programs, and whoever allows
-    `sort -o …` that it writes a file. `git log …` that does so is not what anybody sees.
+    A rule that allows `sudo …` by name accepts that it runs other programs, and one that allows
+    `sort -o …` that it writes a file. A rule for `git log …` does not suggest either.
     """
     fixed = pattern[:-1] if pattern[-1] == "*" else pattern
     if _unnamed(fixed, command):
@@ -71,7 +71,7 @@ def _names_all(pattern: Sequence[str], command: ShellCommand) -> bool:
 
 
 def _runs_by_name(fixed: Sequence[str], command: ShellCommand) -> bool:
-    """Whether these words of a pattern say that the command runs another."""
+    """Whether these words of a pattern show that the command runs another."""
     behind = runs_behind(command.words)
     if behind is not None and behind < len(fixed) and fixed[behind] == command.words[behind]:
         return True
@@ -79,11 +79,11 @@ def _runs_by_name(fixed: Sequence[str], command: ShellCommand) -> bool:
 
 
 def _unnamed(fixed: Sequence[str], command: ShellCommand) -> set[int]:
-    """The places of the words that go beyond a program's name and are not in the pattern."""
+    """The indices of the risky words that the pattern does not name."""
     words = command.words
     found = set(_beyond(words)) | _doubtful(fixed, words, runs=_runs_by_name(fixed, command))
     if _runs_by_name(fixed, command) and not is_interpreter(fixed[0]):
-        # The program inside is seen as far as the pattern reaches.
+        # The inner program is covered as far as the pattern reaches.
         added = (UNKNOWN,) if name_of(words[0]) in FEEDERS else ()
         behind = runs_behind(words)
         for at in range(1 if behind is None else behind + 1, len(fixed)):
@@ -93,19 +93,19 @@ def _unnamed(fixed: Sequence[str], command: ShellCommand) -> set[int]:
 
 
 def _doubtful(fixed: Sequence[str], words: Sequence[str], *, runs: bool) -> set[int]:
-    """The places of options that are not known to be harmless.
+    """The indices of options that are not known to be harmless.
 
-    Behind the name of a program that another one runs, options are those of the inner program.
+    After the name of a program that another one runs, options belong to the inner program.
     """
     inner = [at for at in range(1, len(fixed)) if runs and has_table(name_of(words[at]))]
     if runs and is_interpreter(words[0]):
-        # Only a module is a program of its own; other words are what the interpreter is told.
+        # Only a module is a program of its own; other words are arguments of the interpreter.
         inner = [at for at in inner if words[at - 1] == "-m"]
     found: set[int] = set()
     for number, start in enumerate([0, *inner]):
         end = inner[number] if number < len(inner) else len(words)
         places = (start + at for at in doubtful(name_of(words[start]), words[start:]))
-        # What an outer program is given stands before the inner one.
+        # Arguments of an outer program stand before the inner one.
         found |= {at for at in places if at < end}
     return found
 
@@ -115,7 +115,7 @@ def _beyond(words: Sequence[str]) -> frozenset[int]:
 
 
 def _is_named(word: str) -> bool:
-    """Whether a word of a pattern leaves no choice, but for the value of an option."""
+    """Whether a word of a pattern is literal, except for the value of an option."""
     name = word.partition("=")[0] if word.startswith("-") else word
     return not set(name) & set("*?")
 
@@ -126,14 +126,14 @@ def _fits(pattern: Sequence[str], words: Sequence[str]) -> bool:
     if len(words) < len(fixed) or (len(words) > len(fixed) and not open_end):
         return False
     if fixed and ("/" in words[0] or "\\" in words[0]) and "/" not in fixed[0]:
-        # A program of the same name somewhere else is another program.
+        # A program of the same name in another directory is another program.
         return False
     known = words[: len(fixed)]
     return all(UNKNOWN not in word for word in known) and all(map(matches, fixed, known))
 
 
 def perhaps(patterns: Sequence[str], command: ShellCommand, folder: str) -> bool:
-    """Whether a command may be one that the patterns mean."""
+    """Whether a command may match one of the patterns."""
     return any(_may_fit(pattern_words(pattern), command.words, folder) for pattern in patterns)
 
 
@@ -147,7 +147,7 @@ def _may_fit(pattern: Sequence[str], words: Sequence[str], folder: str) -> bool:
         spellings = {plain(word)}
         if at == 0 and UNKNOWN not in word:
             spellings |= {plain(name_of(word)), plain(real_name(word, folder))}
-        # Options may stand between, with or without a value.
+        # Options may stand in between, with or without a value.
         moved = set(places) if at and (word[:1] == "-" or previous[:1] == "-") else set[int]()
         for place in places:
             if UNKNOWN in word:

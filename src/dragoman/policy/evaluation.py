@@ -33,16 +33,16 @@ from dragoman.policy.rules import STRICTNESS, Act, Action, Policy, Rule, Verdict
 from dragoman.policy.shell_parser import ANYTHING
 
 FILE_KINDS: Final = frozenset({"read", "search", "edit", "delete", "move"})
-"""Kinds of tools that are about files and nothing else."""
+"""Tool kinds that concern only files."""
 MAY_CHANGE: Final = frozenset({"edit", "delete", "move", "other"})
-"""Kinds of tools that change files, or may: of `other` nothing is known."""
+"""Tool kinds that change files or may change them: nothing is known about `other`."""
 WHOLE_FOLDERS: Final = frozenset({"delete", "move"})
 MOVES: Final = frozenset({"cd", "pushd", "popd", "chdir"})
-"""Commands after which relative words mean something else."""
+"""Commands after which relative paths mean something else."""
 
 
 class ActFacts:
-    """An act, looked at closely once for all rules."""
+    """An act with derived facts, computed once for all rules."""
 
     def __init__(self, act: Act) -> None:
         self.act = act
@@ -58,12 +58,13 @@ class ActFacts:
 
     @cached_property
     def folders(self) -> tuple[str, ...]:
-        """What relative paths may count from."""
+        """Directories that relative paths may be resolved against."""
         return (self.root,) if self.act.cwd is None else (self.root, self.cwd)
 
     @cached_property
     def command_folders(self) -> tuple[str, ...] | None:
-        """What relative words of the commands may count from; None if nobody knows."""
+        """Directories that relative words of the commands may be resolved against; None if
+        unknown."""
         folders = list(self.folders)
         moves = [each.words for each in self.commands if name_of(each.words[0]) in MOVES]
         for move in moves:
@@ -78,7 +79,7 @@ class ActFacts:
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """What it is by the agent's word and by what it sent."""
+        """Its kinds, both claimed by the agent and visible in the request."""
         claimed = tool_kind(self.act.kind).value
         kinds = {claimed, *self.act.evident}
         if self.act.runs and not (claimed in READING and self.reads):
@@ -93,7 +94,7 @@ class ActFacts:
 
     @cached_property
     def places(self) -> tuple[ResolvedPaths | None, ...]:
-        """Where each path leads that is named as one."""
+        """Where each path in the request may resolve to."""
         found = [self._word(path) for path in dict.fromkeys(self.written)]
         found += [
             path_patterns.places_of(path, self.folders) for path in dict.fromkeys(self.act.paths)
@@ -102,11 +103,11 @@ class ActFacts:
 
     @cached_property
     def protected(self) -> tuple[str, ...]:
-        """What it may write of the files that are never written without a question."""
+        """The protected files it may write."""
         if not self.kinds & MAY_CHANGE:
             return ()
         found = [(path, path_patterns.places_of(path, self.folders)) for path in self.act.paths]
-        # What a command writes besides cannot be known; a redirection to a plain file can.
+        # What else a command writes is unknown; a redirection to a plain file is visible.
         found += [(path, self._word(path)) for path in self.written]
         inside = []
         for path, each in found:
@@ -118,7 +119,8 @@ class ActFacts:
 
     @cached_property
     def elsewhere(self) -> str:
-        """Why a command may be another one than its words say, in the folder where it runs."""
+        """Why a command may be another program than its words say, in the directory where it
+        runs."""
         told = [command.words[0] for command in self.running.told]
         relative = [word for word in told if "/" in word and not word.startswith("/")]
         uses_git = any(name_of(word) == "git" for word in told)
@@ -136,7 +138,8 @@ class ActFacts:
 
     @cached_property
     def words(self) -> tuple[tuple[ResolvedPaths | None, bool], ...]:
-        """Where each word of a command may lead, and whether the command changes whole folders."""
+        """Where each word of a command may lead, and whether the command changes whole
+        directories."""
         found: dict[tuple[str, bool], None] = {}
         for command in self.commands:
             moves = name_of(command.words[0]) in PATH_MOVERS
@@ -144,7 +147,7 @@ class ActFacts:
                 for spelling in {word, word.partition("=")[2], word.partition(":")[2]} - {""}:
                     found[spelling, moves] = None
                 if word[:1] == "-" and len(word) > 2:
-                    # The value of an option of one letter may stand right behind it.
+                    # The value of a one-letter option may follow it directly.
                     found[word[2:], moves] = None
         return tuple((self._word(word), moves) for word, moves in found)
 
@@ -158,18 +161,18 @@ class ActFacts:
 
 
 def changes_protected(act: Act) -> bool:
-    """Whether an act may write a file that is never written without a question."""
+    """Whether an act may write a protected file."""
     return bool(ActFacts(act).protected)
 
 
 def judge(policy: Policy, act: Act) -> Verdict:
-    """What the policy, and everyone whom it may not exceed, says about an act."""
+    """The verdict of the policy and of every parent policy that limits it."""
     facts = ActFacts(act)
     found = _one(policy, facts)
     for ceiling in policy.ceilings:
         above = judge(ceiling, act) if ceiling.ceilings else _one(ceiling, facts)
         if STRICTNESS[above.action] > STRICTNESS[found.action]:
-            why = f"whoever delegated this may not either: {above.why}"
+            why = f"the delegating agent may not do this either: {above.why}"
             found = structs.replace(above, by="parent", why=why)
     return found
 
@@ -190,7 +193,7 @@ def _one(policy: Policy, facts: ActFacts) -> Verdict:
 
 
 def _protected(policy: Policy, facts: ActFacts) -> Verdict | None:
-    """A question about a file that is never written without one, unless a rule names it."""
+    """Ask about a protected file, unless a rule names it."""
     for path in facts.protected:
         if any(
             rule.action == "allow"
@@ -219,7 +222,7 @@ def _by_preset(policy: Policy, facts: ActFacts, action: Action) -> str:
         for command in facts.running.told if rule.action == "allow" else ():
             word = patterns.unnamed(rule.commands, command)
             if word is not None:
-                # Whoever wrote that rule would look for the mistake in it.
+                # Say which word it was: the author of the rule would look for the mistake there.
                 fits = (
                     f"no rule fits: {spelled((word,))} in `{spelled(command.words)}` is not known "
                     "to be harmless, and no rule for it names that word"
@@ -256,7 +259,7 @@ def _for_whom(rule: Rule, act: Act) -> bool:
 
 
 def surely_fits(rule: Rule, facts: ActFacts) -> str | None:
-    """Why a rule that allows fits; None if that is not certain."""
+    """Why an allowing rule matches; None if that is not certain."""
     if not _for_whom(rule, facts.act) or ANYTHING in facts.running.told:
         return None
     if rule.kinds:
@@ -275,7 +278,7 @@ def surely_fits(rule: Rule, facts: ActFacts) -> str | None:
         )
         return "every path fits" if fits else None
     if not facts.kinds <= READING and not _inside(facts):
-        # Whoever allows edits means those in the workspace, unless paths say otherwise.
+        # A rule that allows edits means those in the workspace, unless it has paths.
         return None
     return "its kind fits" if rule.kinds else "it fits everything"
 
@@ -289,7 +292,7 @@ def _commands_surely(rule: Rule, facts: ActFacts) -> str | None:
 
 
 def _inside(facts: ActFacts) -> bool:
-    """Whether everything that is named lies in the workspace, for certain."""
+    """Whether everything named in the request certainly lies in the workspace."""
     named = list(facts.places)
     if facts.act.cwd is not None:
         named.append(path_patterns.places_of(facts.cwd, (facts.root,)))
@@ -299,11 +302,11 @@ def _inside(facts: ActFacts) -> bool:
     )
 
 
-# -- rules that take away
+# -- rules that restrict
 
 
 def may_fit(rule: Rule, facts: ActFacts) -> str | None:
-    """Why a rule that takes away may be meant; None if it cannot be."""
+    """Why a restricting rule may match; None if it cannot."""
     if not _for_whom(rule, facts.act) or (rule.kinds and not facts.kinds & rule.kinds):
         return None
     reasons = []
@@ -334,7 +337,7 @@ def _command_perhaps(rule: Rule, facts: ActFacts) -> str | None:
 
 
 def _hidden(facts: ActFacts) -> str:
-    """What may run anything at all, in words."""
+    """What may run any command, as text."""
     for told in facts.running.told:
         if told is not ANYTHING and ANYTHING in unfolded(told):
             return f"`{spelled(told.words)}` may run such a command"

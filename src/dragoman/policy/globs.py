@@ -12,29 +12,29 @@ from functools import lru_cache
 from typing import Final
 
 UNKNOWN: Final = "\0"
-"""Stands in a text for a piece that nobody knows, such as the value of a variable."""
+"""Stands in a text for an unknown part, such as the value of a variable."""
 
 STAR, ONE, DEEP, REST = "*", "?", "**", "**$"
-"""The tokens that are no characters. `REST` is nothing, or a slash and whatever follows."""
+"""The tokens that are not characters. `REST` matches nothing, or a slash and whatever follows."""
 
 
 def plain(text: str) -> str:
-    """A text without the differences that some systems do not see: case, and forms of letters."""
+    """A text without differences that some file systems ignore: case and Unicode normal form."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether one word fits a pattern: ``*`` is any run of characters, ``?`` any one."""
+    """Whether one word matches a pattern: ``*`` is any run of characters, ``?`` any single one."""
     return _run(_word_tokens(pattern), text, "")
 
 
 def may_begin(pattern: str, text: str) -> bool:
-    """Whether a word of which only the beginning is known may fit a pattern."""
+    """Whether a word of which only the beginning is known may match a pattern."""
     return _run(_word_tokens(pattern), text, "", open_end=True)
 
 
 def path_matches(pattern: str, path: str) -> bool:
-    """Whether a path with slashes fits a pattern; no star crosses a slash but ``**``."""
+    """Whether a path with slashes matches a pattern; only ``**`` crosses a slash."""
     return _run(_path_tokens(pattern), path, "/")
 
 
@@ -67,7 +67,7 @@ def _path_tokens(pattern: str) -> tuple[tuple[bool, str], ...]:
 def _run(
     tokens: tuple[tuple[bool, str], ...], text: str, separator: str, *, open_end: bool = False
 ) -> bool:
-    # A state is twice the place in the pattern, and one more inside of `DEEP` and `REST`.
+    # A state is twice the position in the pattern, plus one inside `DEEP` and `REST`.
     states = _closed({0}, tokens)
     for char in text:
         moved: set[int] = set()
@@ -100,7 +100,7 @@ def _run(
 
 
 def _closed(states: set[int], tokens: tuple[tuple[bool, str], ...]) -> set[int]:
-    """The states, and those that are reached from them without a character."""
+    """The states and those reachable from them without consuming a character."""
     todo = list(states)
     while todo:
         at, inside = divmod(todo.pop(), 2)

@@ -53,7 +53,7 @@ _GREP: Final = """
     --only-matching --perl-regexp --quiet --recursive --regexp --silent --text --with-filename
     --word-regexp
 """
-# Not every option: a grep of another kind runs filters (`--filter`) and pagers.
+# Not every option: other implementations of grep run filters (`--filter`) and pagers.
 
 TABLES: Final = {
     **dict.fromkeys(
@@ -232,7 +232,7 @@ for _name, _same in (("fdfind", "fd"), ("gawk", "awk"), ("mawk", "awk"), ("gmake
 
 
 NOT_A_RESPONSE_FILE: Final = frozenset({"git", "npm", "pnpm"})
-"""Programs for which `@` at the beginning of a word does not mean a file with more options."""
+"""Programs for which a leading `@` in a word does not mean a file with more options."""
 
 
 class Table(NamedTuple):
@@ -240,11 +240,11 @@ class Table(NamedTuple):
 
     every: bool
     letters: str
-    """Options of one letter, which may stand together in a word."""
+    """One-letter options, which may be combined in a word."""
     valued: str
-    """Those that take the rest of the word as their value."""
+    """One-letter options that take the rest of the word as their value."""
     names: frozenset[str]
-    """Options that are a whole word, up to an equals sign. They are never cut short."""
+    """Long options, up to an equals sign. They are never abbreviated."""
 
 
 @cache
@@ -253,7 +253,7 @@ def table(key: str) -> Table | None:
     if key not in TABLES:
         return None
     words = TABLES[key].split()
-    # Programs whose options are long words behind one dash have no letters that stand together.
+    # Programs with long options after a single dash have no combined letters.
     long = key in ("find", "go")
     short = [] if long else [word for word in words if word[:1] == "-" and word[:2] != "--"]
     return Table(
@@ -270,7 +270,7 @@ def has_table(name: str) -> bool:
 
 
 def doubtful(name: str, words: Sequence[str]) -> Iterator[int]:
-    """The places of words that may be options and are not known to be harmless.
+    """The indices of words that may be options and are not known to be harmless.
 
     `name` is the plain name of the program, which is the first word.
     """
@@ -280,12 +280,12 @@ def doubtful(name: str, words: Sequence[str]) -> Iterator[int]:
             continue
         key = name if behind is None or place < behind else f"{name} {words[behind]}"
         if word.startswith(UNKNOWN):
-            # A file name may begin with a dash, unless options are over before it.
+            # A file name may begin with a dash, unless the options have ended before it.
             found = table(key)
             if found is None or not (found.every or options_ended(words[:place])):
                 yield place
         elif name == "tar" and place == 1 and word[0:1] != "-":
-            # Its options may stand without a dash in the first word.
+            # Its options may appear without a dash in the first word.
             if not _is_harmless(f"-{word}", table(key)):
                 yield place
         elif word.startswith("-") and not _is_harmless(word, table(key)):
@@ -295,7 +295,7 @@ def doubtful(name: str, words: Sequence[str]) -> Iterator[int]:
 
 
 def _takes_names(name: str, known: Table | None) -> bool:
-    """Whether a word with `@` at its beginning is only a name."""
+    """Whether a word with a leading `@` is only a name."""
     return name in NOT_A_RESPONSE_FILE or (known is not None and known.every)
 
 

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from dragoman.policy.globs import DEEP, UNKNOWN, path_matches, plain
 
 MAX_PATH_SIZE: Final = 4096
-"""Characters of a path: what Linux itself allows."""
+"""Maximum characters of a path: the limit of Linux."""
 
 OWN_VIEW: Final = ("/proc/", "/dev/fd/", "/dev/stdin", "/dev/stdout", "/dev/stderr")
 """Paths that mean something else for every process."""
@@ -26,16 +26,16 @@ OWN_VIEW: Final = ("/proc/", "/dev/fd/", "/dev/stdin", "/dev/stdout", "/dev/stde
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPaths:
-    """Where a spelling may lead: real paths, and the absolute spellings they came from."""
+    """Where a path may lead: resolved paths, and the absolute spellings they came from."""
 
     real: frozenset[str]
     spelled: frozenset[str]
 
 
 def places_of(text: str, folders: Sequence[str]) -> ResolvedPaths | None:
-    """Where a spelling may lead; None if nobody knows.
+    """Where a path may lead; None if unknown.
 
-    `folders` are what relative paths may count from.
+    Relative paths are resolved against each of `folders`.
     """
     if UNKNOWN in text or not text.strip() or len(text) > MAX_PATH_SIZE:
         return None
@@ -57,7 +57,7 @@ def places_of(text: str, folders: Sequence[str]) -> ResolvedPaths | None:
             plainly = os.path.normpath(whole)
             spelled.add(plainly)
             try:
-                # Some programs take `..` away before they look, others follow the links first.
+                # Some programs remove `..` before they look, others follow the links first.
                 real |= {os.path.realpath(whole), os.path.realpath(plainly)}
             except (OSError, ValueError):
                 return None
@@ -72,7 +72,7 @@ def root_of(workspace: str) -> str:
 
 
 def absolute(pattern: str, root: str) -> str:
-    """A glob that begins at the root of the file system."""
+    """A glob made absolute."""
     if pattern.startswith("~/"):
         pattern = str(Path.home()) + pattern[1:]
     if pattern.endswith("/"):
@@ -82,25 +82,25 @@ def absolute(pattern: str, root: str) -> str:
 
 
 def _literal(root: str) -> str:
-    # A star in the name of a folder fits itself, so that the workspace is still found.
+    # A star in a directory's name matches itself, so the workspace is still found.
     return "" if root == "/" else root
 
 
 def is_inside(place: str, root: str) -> bool:
-    """Whether a real path is in a folder or is the folder itself."""
+    """Whether a resolved path is inside a directory or is the directory itself."""
     return place == root or place.startswith("/" if root == "/" else root + "/")
 
 
 def surely(patterns: Sequence[str], places: ResolvedPaths | None, root: str) -> bool:
-    """Whether all places that a path may lead to fit one of the patterns."""
+    """Whether all places that a path may lead to match one of the patterns."""
     return places is not None and all(
         any(_fits(pattern, place, root) for pattern in patterns) for place in places.real
     )
 
 
 def _fits(pattern: str, place: str, root: str) -> bool:
-    # What is outside of the workspace has to be named by a pattern that begins outside of it: a
-    # folder with a star in its name must not become a pattern.
+    # A path outside the workspace must match a pattern that begins outside it: a directory with a
+    # star in its name must not become a pattern.
     if not pattern.startswith(("/", "~/")):
         if not is_inside(place, root):
             return False
@@ -114,9 +114,10 @@ def _fits(pattern: str, place: str, root: str) -> bool:
 def perhaps(
     patterns: Sequence[str], places: ResolvedPaths | None, root: str, *, with_parents: bool
 ) -> bool:
-    """Whether a path may lead to something that the patterns mean.
+    """Whether a path may lead to something that the patterns match.
 
-    `with_parents`: a folder that has it inside counts, because the whole folder is changed.
+    `with_parents`: a directory that contains a match counts, because the whole directory is
+    changed.
     """
     if places is None:
         return True
@@ -133,7 +134,7 @@ def perhaps(
 
 
 def real_patterns(pattern: str) -> set[str]:
-    """A glob, and the same with its folders followed over links as far as they have no star."""
+    """A glob, and the same with the links in its literal directories resolved."""
     parts = pattern.split("/")
     wild = next((at for at, part in enumerate(parts) if "*" in part or "?" in part), len(parts))
     head = "/".join(parts[:wild])
@@ -142,7 +143,7 @@ def real_patterns(pattern: str) -> set[str]:
 
 
 def _spellings(place: str) -> set[str]:
-    """A path as every system may see it: without case, and without dots and spaces at ends."""
+    """A path as any file system may see it: case-insensitive, without trailing dots and spaces."""
     folded = plain(place)
     cut = "/".join(part.rstrip(". ") for part in folded.split("/"))
     streams = "/".join(part.partition(":")[0] for part in cut.split("/"))
@@ -150,7 +151,7 @@ def _spellings(place: str) -> set[str]:
 
 
 def _holds(folder: str, pattern: str) -> bool:
-    """Whether a folder may have something inside that a pattern means."""
+    """Whether a directory may contain something that a pattern matches."""
     parts = pattern.split("/")
     inside = [part for part in folder.split("/") if part]
     for own, wanted in zip(inside, parts[1:], strict=False):

@@ -17,10 +17,10 @@ from dragoman.policy.globs import plain
 from dragoman.policy.path_patterns import ResolvedPaths, absolute, is_inside, real_patterns, root_of
 
 GIT: Final = frozenset({".git", "git~1"})
-"""The folder of a repository, and its short name on Windows."""
+"""The directory of a repository, and its short name on Windows."""
 
 REPOSITORY: Final = ("HEAD", "objects", "commondir")
-"""By these names git knows the folder of a repository that is not called `.git`."""
+"""Entries by which git recognises the directory of a repository that is not called `.git`."""
 
 START_FILES: Final = frozenset(
     """
@@ -29,22 +29,22 @@ START_FILES: Final = frozenset(
     .xprofile .xsessionrc .pam_environment .config/fish/config.fish
     """.split()
 )
-"""What shells run when they start, in the home folder."""
+"""Shell start files in the home directory."""
 
 START_FOLDERS: Final = (".config/fish/conf.d", ".config/fish/functions", ".bashrc.d", ".zshrc.d")
 
 GIT_SETTINGS: Final = (".gitconfig", ".config/git")
-"""Settings of git in the home folder: they name programs as those of a repository do."""
+"""Git settings in the home directory: they name programs, like those of a repository."""
 
 MOVED: Final = {"ZDOTDIR": ".z", "XDG_CONFIG_HOME": ".config/"}
-"""Variables that name another folder for start files, and how the files begin that move there."""
+"""Variables that move start files to another directory, and the prefixes of the files that move."""
 
 
 def protected(places: ResolvedPaths, root: str) -> str | None:
-    """The path of a protected file or folder that `places` may lead into; None if there is none.
+    """The path of a protected file or directory that `places` may lead into; None if there is none.
 
-    `root` is the real path of the workspace. The folder of dragoman that it lies in is left out:
-    a delegation may work in a copy there.
+    `root` is the resolved path of the workspace. The directory of dragoman that contains it is
+    exempt: a delegation may work in a copy there.
     """
     starts = _starts()
     own = [folder for folder in own_folders() if not is_inside(root, folder)]
@@ -54,14 +54,15 @@ def protected(places: ResolvedPaths, root: str) -> str | None:
             if _plain(part) in GIT:
                 return "/".join(parts[: at + 1])
         for path in (*starts, *own):
-            # Many file systems do not tell letters by their case.
+            # Many file systems ignore case.
             if is_inside(place.casefold(), path.casefold()):
                 return path
     return None
 
 
 def spelled_protected(text: str) -> bool:
-    """Whether a path that cannot be followed, such as one below ``/proc``, names such a file."""
+    """Whether a path that cannot be resolved, such as one below ``/proc``, names a protected
+    file."""
     starts = {name.rpartition("/")[2] for name in START_FILES}
     return any(_plain(part) in GIT | starts for part in text.replace("\\", "/").split("/"))
 
@@ -78,28 +79,28 @@ def _starts() -> list[str]:
                 for name in files
                 if name.startswith(beginning)
             ]
-    # A shell that is not asked for a person reads the file that one of these names.
+    # A non-interactive shell reads the file that one of these variables names.
     named = (os.environ.get(variable, "") for variable in ("BASH_ENV", "ENV"))
     return found + [root_of(path) for path in named if os.path.isabs(path)]
 
 
 def names(patterns: Sequence[str], path: str, root: str) -> bool:
-    """Whether one of the patterns of a rule names a protected path itself, without a star."""
+    """Whether one of the patterns of a rule names a protected path literally, without a star."""
     wanted = plain(path).split("/")
     for pattern in patterns:
         for whole in real_patterns(absolute(pattern, root)):
             parts = whole.split("/")
-            # A name with a dot is told by itself: `**/.git/config` names the folder of git.
+            # A name with a dot is distinctive by itself: `**/.git/config` names git's directory.
             if parts[: len(wanted)] == wanted or (wanted[-1][:1] == "." and wanted[-1] in parts):
                 return True
     return False
 
 
 def foreign_repository(folder: str, root: str) -> bool:
-    """Whether git would take its settings, which name programs, from where others may write them.
+    """Whether git would read settings, which name programs, from a place that others may write.
 
-    In a folder without `.git`, git takes the folder itself for a repository if it looks like one:
-    plain files, which are not protected. Both paths are real. Outside of the workspace every
+    In a directory without `.git`, git takes the directory itself for a repository if it looks like
+    one: plain files, which are not protected. Both paths are resolved. Outside the workspace every
     repository is foreign.
     """
     if not is_inside(folder, root):
@@ -117,20 +118,20 @@ def foreign_repository(folder: str, root: str) -> bool:
 
 
 def own_folders() -> tuple[str, ...]:
-    """The real paths of the folders in which dragoman keeps its files."""
+    """The resolved paths of dragoman's own directories."""
     from dragoman.paths import find_paths
 
     try:
         paths = find_paths()
     except ConfigInvalid:
-        # Without a home there are none.
+        # Without a home directory there are none.
         return ()
     found = (paths.config, paths.data, paths.cache, paths.state, paths.runtime)
     return tuple(dict.fromkeys(root_of(str(folder)) for folder in found))
 
 
 def _plain(part: str) -> str:
-    """A name as every file system may see it: without case, characters that cannot be seen, dots
-    and spaces at the end, and what stands behind a colon."""
+    """A name as any file system may see it: without case, invisible characters, trailing dots
+    and spaces, and anything after a colon."""
     seen = "".join(char for char in part if unicodedata.category(char) != "Cf")
     return seen.partition(":")[0].rstrip(". ").casefold()

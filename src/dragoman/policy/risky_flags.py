@@ -16,19 +16,19 @@ from dragoman.policy.globs import UNKNOWN
 
 
 class RiskyFlags(NamedTuple):
-    """Options of one program that go beyond its name."""
+    """Risky options of one program."""
 
     names: tuple[str, ...] = ()
-    """Those that are a whole word. Long ones may be cut short, as many programs permit."""
+    """Long options. They may be abbreviated, as many programs allow."""
     letters: str = ""
-    """Those of one letter, which may stand behind others in one word."""
+    """One-letter options, which may be combined in one word."""
     writes: tuple[str, ...] = ()
-    """More names, of those that write a file and run nothing."""
+    """More options: those that write a file and run nothing."""
     write_letters: str = ""
     valued: str = ""
     """Other letters that take the rest of the word as their value."""
     by_name: bool = True
-    """Whether its other words are names of files mostly, which a star may have put there."""
+    """Whether its other arguments are mostly file names, which a star may have expanded to."""
 
 
 _MAKE: Final = RiskyFlags(
@@ -125,19 +125,19 @@ GIT_PLANTS: Final = frozenset(
     maintenance send-email merge-index submodule--helper for-each-repo
     """.split()
 )
-"""Subcommands of git that run, or plant, other programs."""
+"""Subcommands of git that run other programs or prepare it."""
 GIT_ASKS: Final = frozenset({"--get", "--get-all", "--list", "-l", "get", "list"})
-"""The beginnings of `git config` that only tell."""
+"""Options of `git config` that only read."""
 GIT_EXTRAS: Final = (
     *("--upload-pack", "--receive-pack", "--exec", "--extcmd", "--open-files-in-pager"),
     *("--template", "--config", "--output", "--output-directory"),
-    # Programs that the settings and the attributes of the repository name.
+    # Programs named by the settings and attributes of the repository.
     *("--ext-diff", "--textconv", "--filters"),
 )
 GIT_SIGNATURES: Final = ("%G", "%(signature")
-"""Parts of a format for which the program that checks signatures is run."""
+"""Parts of a format that run the program which checks signatures."""
 GIT_TRANSPORT: Final = re.compile(r"(--\w[\w-]*=)?[\w+.-]+::")
-"""An address that names the program which reaches it, where a subcommand takes addresses."""
+"""A URL that names a program to reach it, for subcommands that take URLs."""
 GIT_ADDRESSES: Final = frozenset(
     "archive clone fetch fetch-pack ls-remote pull push remote send-pack submodule".split()
 )
@@ -154,52 +154,52 @@ GIT_READS: Final = frozenset(
     ls-remote pull range-diff reflog rev-list shortlog show whatchanged
     """.split()
 )
-"""Subcommands with such options, to which a star may put a word that is one."""
+"""Subcommands with such options, where a star may expand to one."""
 GIT_FLAGS: Final = frozenset(
     """
     --cached --name-only --name-status --numstat --oneline --patch --shortstat --staged --stat -p -w
     """.split()
 )
-"""Options that certainly take no value, so that ``--`` behind them ends the options."""
+"""Options that certainly take no value, so that a ``--`` after them ends the options."""
 
 # -- programs with a language
 
 AWK: Final = re.compile(r"[gmn]?awk")
 AWK_ACTS: Final = re.compile(r"system|getline|extension|[|>@]")
-"""What runs a program, or writes or reads a file, in a script for awk."""
+"""What runs a program, or writes or reads a file, in an awk script."""
 SED_LINES: Final = re.compile(r"\d+(,(\d+|\$))?p")
 LESS_MOVES: Final = re.compile(r"\+{1,2}(\d+g?|G|F|/.*)")
 FIND_RUNS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 FIND_WRITES: Final = ("-delete", "-fprint", "-fls")
 FD_RUNS: Final = (("--exec", "--exec-batch"), "xX", "dtEeSjcCo")
 SECOND_IS_WRITTEN: Final = {"uniq": "fsw", "xxd": "cglosnR"}
-"""Programs whose second file is written, with their options that take a value."""
+"""Programs that write their second file argument, with their options that take a value."""
 PLAIN_CONVERSION: Final = re.compile(r"%[-0-9.]*[bcqs%]")
-"""What `printf` writes as it stands. Some shells work out what they write as a number."""
+"""Formats that `printf` writes literally. Some shells evaluate numbers that they print."""
 CALCULATING: Final = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-t"})
-"""Operators of `test` whose words some shells work out, variables included."""
+"""Operators of `test` whose operands some shells evaluate, including variables."""
 VARIABLE: Final = re.compile(r"[A-Za-z_]")
 SUBSCRIPTS: Final = frozenset(
     """
     [ [[ declare export let local printf read readonly test typeset unset wait
     """.split()
 )
-"""Words of a shell that may work out what stands between brackets, commands included."""
+"""Shell words that may evaluate what stands between brackets, including commands."""
 
 
 class RiskyFlag(NamedTuple):
-    """A word that goes beyond."""
+    """A risky word."""
 
     place: int
     runs: bool = True
-    """Whether it is certain that it runs a program."""
+    """Whether it certainly runs a program."""
 
 
 def beyond(name: str, words: Sequence[str]) -> frozenset[int]:
-    """The places of the words of a command that go beyond what its program is known for.
+    """The risky words of a command: those that do more than the program is known for.
 
-    `name` is the plain name of the program. What goes beyond it without any word of its own, such
-    as orders that are read from somewhere, is not seen here.
+    `name` is the plain name of the program. Effects without a word of their own, such as commands
+    read from a file, are not detected here.
     """
     return frozenset(found.place for found in _beyond(name, words))
 
@@ -236,7 +236,7 @@ def _optional(name: str, words: Sequence[str], extras: RiskyFlags) -> Iterator[R
         if _is_extra(bundle, extras.names, extras.letters, extras.valued):
             yield RiskyFlag(at)
         elif extras is _MAKE and "=" in word and word[:1] != "-":
-            # Variables of a makefile are commands as often as not: `CC=…`.
+            # Variables of a makefile are often commands: `CC=…`.
             yield RiskyFlag(at)
         elif name == "less" and word.startswith("+") and not LESS_MOVES.fullmatch(word):
             yield RiskyFlag(at)
@@ -247,8 +247,8 @@ def _optional(name: str, words: Sequence[str], extras: RiskyFlags) -> Iterator[R
 
 
 def _is_extra(word: str, names: Sequence[str], letters: str = "", valued: str = "") -> bool:
-    """Whether a word is such an option, with its value or not, or short for it."""
-    # An assignment of make may have another sign before the equals sign.
+    """Whether a word is such an option, with or without its value, or an abbreviation of it."""
+    # An assignment of make may have another character before the equals sign.
     name = word.partition("=")[0].rstrip(":?+!")
     for option in names:
         if name == option or (len(name) > 2 and name[:2] == "--" and option.startswith(name)):
@@ -264,7 +264,7 @@ def _is_extra(word: str, names: Sequence[str], letters: str = "", valued: str = 
 
 
 def _may_be_option(word: str) -> bool:
-    """Whether nobody knows what this word begins with, or which option it is."""
+    """Whether it is unknown what this word begins with, or which option it is."""
     return word.startswith(UNKNOWN) or (word[:1] == "-" and UNKNOWN in word.partition("=")[0])
 
 
@@ -322,7 +322,7 @@ def options_ended(words: Sequence[str]) -> bool:
 def _finder(name: str, words: Sequence[str]) -> Iterator[RiskyFlag]:
     for at, word in enumerate(words[1:], 1):
         if word in FIND_RUNS if name == "find" else _is_extra(word, *FD_RUNS):
-            # With the program that is run: a rule has to name both.
+            # Together with the program that is run: a rule has to name both.
             yield from (RiskyFlag(at), RiskyFlag(at + 1))
         elif name == "find" and word.startswith(FIND_WRITES):
             yield RiskyFlag(at)
@@ -331,12 +331,12 @@ def _finder(name: str, words: Sequence[str]) -> Iterator[RiskyFlag]:
 
 
 def sed_only_prints(rest: Sequence[str]) -> bool:
-    """Whether sed is told to print some lines, and nothing else."""
+    """Whether sed only prints some lines."""
     return (
         len(rest) >= 2
         and rest[0] == "-n"
         and SED_LINES.fullmatch(rest[1]) is not None
-        # Another option may make the lines a name, and bring a script of its own.
+        # Another option may turn the lines into a name, and bring its own script.
         and not any(word[:1] == "-" or word.startswith(UNKNOWN) for word in rest[2:])
     )
 
@@ -345,7 +345,7 @@ def _awk(words: Sequence[str]) -> Iterator[RiskyFlag]:
     at = 1
     while at < len(words) and words[at].startswith("-") and words[at] != "--":
         if not words[at].startswith(("-F", "-v")):
-            # Others take scripts from files, or write files.
+            # Others read scripts from files, or write files.
             yield RiskyFlag(at)
         at += 2 if words[at] in ("-F", "-v") else 1
     if at < len(words) and words[at] == "--":
@@ -357,7 +357,7 @@ def _awk(words: Sequence[str]) -> Iterator[RiskyFlag]:
 
 
 def _date(words: Sequence[str]) -> Iterator[RiskyFlag]:
-    """The options that set the clock, and the words that do so without one."""
+    """The options that set the clock, and the words that do so without an option."""
     yield from _optional("date", words, EXTRAS["date"])
     for at, word in enumerate(words[1:], 1):
         value = words[at - 1] in ("-d", "-r", "--date", "--reference", "-ud")
@@ -386,7 +386,7 @@ def _subscripts(name: str, words: Sequence[str]) -> Iterator[RiskyFlag]:
         calculates = bool(CALCULATING & set(words))
     for at, word in enumerate(words[1:], 1):
         if "[" in word and (name != "printf" or "$" in word or "`" in word):
-            # `x[_]` is enough: the last word of the command before it is worked out, too.
+            # `x[_]` is enough: the last word of the previous command is evaluated, too.
             yield RiskyFlag(at)
         elif UNKNOWN in word and name != "printf":
             # The name of a file may be such a text.

@@ -27,25 +27,25 @@ Kind: TypeAlias = Literal[
 ]
 Preset: TypeAlias = Literal["ask", "approve-reads", "approve-all", "deny-all"]
 PolicyName: TypeAlias = Literal["approve-all", "approve-reads", "deny-all"]
-"""A preset that asks nobody."""
+"""A preset that decides without questions."""
 
 Words: TypeAlias = str | tuple[str, ...]
 
 STRICTNESS: Final[dict[str, int]] = {"allow": 0, "ask": 1, "escalate": 2, "deny": 3}
-"""Of several rules that fit, the strictest counts, so their order says nothing."""
+"""Of several matching rules the strictest wins, so their order does not matter."""
 
 DEFAULT_PRESET: Final[Preset] = "approve-reads"
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rule: what it is about, and what is done. A key that is left out fits everything."""
+    """One rule: what it matches, and the action. A key that is left out matches everything."""
 
     action: Action
     """``allow``, ``ask``, ``escalate`` or ``deny``."""
     kind: Kind | tuple[Kind, ...] = ()
     """Kinds of tools, such as ``edit`` or ``["edit", "delete"]``."""
     paths: tuple[str, ...] = ()
-    """Globs of files, from the workspace unless they begin with ``/`` or ``~/``."""
+    """Globs of files, relative to the workspace unless they begin with ``/`` or ``~/``."""
     commands: tuple[str, ...] = ()
     """Patterns of command lines, word by word, such as ``git status *``."""
     peer: Words = ()
@@ -61,7 +61,8 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def restricts(self) -> bool:
-        """Whether it takes away. In doubt such a rule fits; one that allows then does not."""
+        """Whether it restricts. In doubt a restricting rule matches, and an allowing one does
+        not."""
         return self.action != "allow"
 
     def __str__(self) -> str:
@@ -80,71 +81,71 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class PolicySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The table ``[policy]``. What no rule fits is decided by ``permissions``."""
+    """The table ``[policy]``. ``permissions`` decides what no rule matches."""
 
     rules: tuple[Rule, ...] = ()
-    """``[[policy.rules]]``: the rules. Those of several files add up."""
+    """``[[policy.rules]]``: the rules. Those of several files are combined."""
     limits: tuple[Rule, ...] = ()
-    """``[[policy.limits]]``: rules that can only take away, whatever the others say."""
+    """``[[policy.limits]]``: rules that can only restrict, whatever the others say."""
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """Rules over a preset, and the policies that it may never be wider than."""
+    """Rules on top of a preset, and the parent policies that limit it."""
 
     preset: Preset = DEFAULT_PRESET
     rules: tuple[Rule, ...] = ()
     limits: tuple[Rule, ...] = ()
     ceilings: tuple[Policy, ...] = ()
-    """Policies of those who delegated: each has its say, and the strictest counts."""
+    """Policies of the delegating agents: each is evaluated, and the strictest wins."""
 
 
 class Act(Struct, frozen=True, kw_only=True):
-    """What an agent wants to do, as far as it told."""
+    """What an agent wants to do, as far as the request shows."""
 
     kind: str = "other"
     """The kind that the agent claims."""
     evident: tuple[str, ...] = ()
-    """Kinds that show in what it sent, whatever it claims."""
+    """Kinds visible in the request, whatever the agent claims."""
     paths: tuple[str, ...] = ()
-    """Every file that it names, spelled as it spells them."""
+    """Every file that it names, as spelled by the agent."""
     argv: tuple[str, ...] | None = None
-    """The command, where it came word by word."""
+    """The command, if it was sent as separate words."""
     line: str | None = None
-    """The command, where it came as a line for a shell."""
+    """The command, if it was sent as a shell line."""
     hidden: bool = False
-    """Whether a command is to run that nobody has told."""
+    """Whether an unknown command would run."""
     tainted: bool = False
-    """Whether the command comes with an environment or input of its own."""
+    """Whether the command has its own environment or input."""
     cwd: str | None = None
-    """The folder that relative paths count from, if it is not the workspace."""
+    """The directory that relative paths are resolved against, if it is not the workspace."""
     title: str = ""
     peer: str = ""
     role: str = ""
     workspace: str = ""
     fingerprint: str = ""
-    """Of everything that was sent, for what has neither a path nor a command."""
+    """A digest of the whole request, for one that has neither a path nor a command."""
 
     @property
     def runs(self) -> bool:
-        """Whether it is about a command."""
+        """Whether it runs a command."""
         return self.argv is not None or self.line is not None or self.hidden
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """What a policy says about an act."""
+    """The decision of a policy about an act."""
 
     action: Action
     rule: str
-    """Which rule says so, in words."""
+    """Which rule decided, in words."""
     why: str
     by: Literal["rule", "limit", "preset", "parent", "protected"] = "rule"
 
     @property
     def final(self) -> bool:
-        """Whether nobody can be asked to decide otherwise.
+        """Whether the verdict stands without a question.
 
-        The preset ``approve-reads`` says what counts where nobody can be asked. Any other refusal
-        is somebody's word.
+        The preset ``approve-reads`` only applies if there is no one to ask. Any other refusal was
+        configured by someone.
         """
         if self.action == "allow":
             return True
@@ -165,19 +166,19 @@ PRESETS: Final[dict[str, Policy]] = {
 
 
 def narrowed(parent: Policy, child: Policy) -> Policy:
-    """`child`, but never wider than `parent`."""
+    """`child`, limited by `parent`."""
     own = structs.replace(parent, ceilings=())
     return structs.replace(child, ceilings=(*child.ceilings, own, *parent.ceilings))
 
 
 def of_settings(settings: PolicySettings, preset: Preset) -> Policy:
-    """The policy that files of settings describe, over what ``permissions`` says."""
+    """The policy of the settings files, on top of the preset ``permissions``."""
     return Policy(preset=preset, rules=settings.rules, limits=settings.limits)
 
 
 def for_whom(policy: Policy, *, peer: str, role: str = "") -> Policy:
-    """The same policy for a process that knows neither the peer's name nor the role: what is for
-    others is left out, and the rest is for all."""
+    """The same policy for a process that knows neither the peer's name nor the role: rules for
+    other peers and roles are dropped, and the rest apply to all."""
 
     def kept(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
         return tuple(
@@ -196,21 +197,21 @@ def for_whom(policy: Policy, *, peer: str, role: str = "") -> Policy:
 
 
 def unattended(policy: Policy, *, peer: str, role: str = "") -> Policy | PolicyName:
-    """The policy for a turn that continues in a broker after its caller has disconnected: nobody
-    can be asked then. A plain preset is its name."""
+    """The policy for a turn that continues in a broker after its caller has disconnected, when
+    no one can be asked. A plain preset is its name."""
     if policy.rules or policy.limits or policy.ceilings:
         return for_whom(policy, peer=peer, role=role)
     return "approve-reads" if policy.preset == "ask" else policy.preset
 
 
 def allows_everything(policy: Policy) -> bool:
-    """Whether there is nothing that it would deny or ask about."""
+    """Whether it never denies or asks."""
     plain = policy.preset == "approve-all" and not policy.rules and not policy.limits
     return plain and all(map(allows_everything, policy.ceilings))
 
 
 def by_preset(name: Preset, kinds: frozenset[str]) -> Action:
-    """What a preset says about an act of these kinds."""
+    """The action of a preset for an act of these kinds."""
     reads = bool(kinds) and kinds <= READING
     match name:
         case "approve-all":
@@ -224,5 +225,5 @@ def by_preset(name: Preset, kinds: frozenset[str]) -> Action:
 
 
 def words(value: Words) -> tuple[str, ...]:
-    """One word or several, as several."""
+    """One word or several, as a tuple."""
     return (value,) if isinstance(value, str) else value

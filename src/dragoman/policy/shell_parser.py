@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 MAX_LINE_SIZE: Final = 20_000
-"""Characters of a line that is read. What is longer is a program, not a command."""
+"""Maximum characters of a line. A longer one is a program, not a command."""
 
 MAX_DEPTH: Final = 4
-"""Commands inside of commands that are read."""
+"""Maximum depth of commands inside commands."""
 
 ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=")
 
@@ -32,12 +32,12 @@ ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=")
 
 CHARACTERS: Final = re.compile(r"[\n -~]*")
 QUOTED: Final = re.compile(r"'[^']*'|\"[^\"\\$`!]*\"")
-"""Quotes in plain pairs. A double-quoted text with an expansion is not one of them."""
+"""Plain pairs of quotes. A double-quoted text with an expansion does not match."""
 SPECIAL: Final = re.compile(r"[\\`$!{}()<]|(?<![^\s;&|>])[~=#]")
-"""What has a meaning beyond words, outside of quotes: `~`, `=` and `#` where a word begins."""
+"""Characters with a special meaning outside quotes: `~`, `=` and `#` where a word begins."""
 OPERATOR: Final = re.compile(r"[;&|>]+")
 OPERATORS: Final = frozenset({";", "&", "&&", "|", "||", ">", ">>"})
-"""The operators that every shell reads alike. `&>`, `>&` and `|&` are not among them."""
+"""The operators that all shells parse alike. `&>`, `>&` and `|&` are not among them."""
 JOINED_REDIRECTION: Final = re.compile(r"(?<![\s>])(?<!\s[0-9])(?<!^)(?<!^[0-9])>", re.MULTILINE)
 """A redirection without a space before it or before its descriptor: shells differ about which
 digits belong to the word."""
@@ -57,7 +57,8 @@ UNREADABLE_NAMES: Final = frozenset(
     continue shift suspend logout login newgrp
     """.split()
 )
-"""Words of the POSIX shells, zsh and ksh that run other code, or change what later words mean."""
+"""Words of the POSIX shells, zsh and ksh that run other code, or change the meaning of later
+words."""
 GROUPS: Final = frozenset({"program", "list", "pipeline"})
 PLAIN: Final = frozenset({"word", "number", "raw_string", "string", "concatenation"})
 GLOBS: Final = re.compile(r"[*?\[]")
@@ -65,15 +66,15 @@ GLOBS: Final = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class ShellCommand:
-    """One program with its words."""
+    """One program with its arguments."""
 
     words: tuple[str, ...]
     tainted: bool = False
-    """Whether something about it is not in its words: an environment, a file it writes to."""
+    """Whether its words do not show everything: an environment, a file it writes to."""
 
 
 ANYTHING: Final = ShellCommand((UNKNOWN,), tainted=True)
-"""A command of which nothing is known."""
+"""A command about which nothing is known."""
 
 
 @dataclass(slots=True)
@@ -83,7 +84,7 @@ class ShellLine:
     commands: list[ShellCommand] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
     problem: str = ""
-    """Why nothing is known of the line; empty if it was read."""
+    """Why the line is unknown; empty if it was parsed."""
 
 
 class _NotReadable(Exception):
@@ -91,7 +92,7 @@ class _NotReadable(Exception):
 
 
 def read_line(text: str, *, posix: bool = os.name != "nt", depth: int = 0) -> ShellLine:
-    """The commands of a line. A line for cmd.exe or PowerShell is never read."""
+    """The commands of a line. A line for cmd.exe or PowerShell is never parsed."""
     try:
         if not posix:
             raise _NotReadable("lines for this system's shells are not read")
@@ -100,7 +101,7 @@ def read_line(text: str, *, posix: bool = os.name != "nt", depth: int = 0) -> Sh
         _check_characters(text)
         return _read_tree(text)
     except _NotReadable as error:
-        # A redirection is always spelled with this character, whatever stands around it.
+        # A redirection always contains this character.
         writes = [UNKNOWN] if ">" in text else []
         return ShellLine([ANYTHING], writes, str(error))
 
@@ -108,10 +109,10 @@ def read_line(text: str, *, posix: bool = os.name != "nt", depth: int = 0) -> Sh
 def _check_characters(text: str) -> None:
     if not CHARACTERS.fullmatch(text):
         raise _NotReadable("it has a control character or one that is not ASCII")
-    # A quote that the pattern does not cover stays, and is found by the next check.
+    # A quote that the pattern does not cover stays, and the next check finds it.
     bare = QUOTED.sub("_", text)
     if "\\'" in text:
-        # Shells of other families, such as fish, go on with the quoted text here.
+        # Shells of other families, such as fish, continue differently after this quoted text.
         raise _NotReadable("it has a backslash before a single quote")
     if "'" in bare or '"' in bare:
         raise _NotReadable("a quote is open, or there is an expansion in double quotes")
@@ -126,7 +127,7 @@ def _check_characters(text: str) -> None:
 
 @cache
 def _parser() -> Parser | None:
-    # Loading the grammar takes tens of milliseconds, which only a judged command has to pay.
+    # Loading the grammar takes tens of milliseconds, paid only when a command is judged.
     try:
         import tree_sitter_bash
         from tree_sitter import Language, Parser
@@ -170,10 +171,10 @@ def _read_tree(text: str) -> ShellLine:
 
 
 def find_commands(text: str) -> list[tuple[str, ...]]:
-    """The words of every command that stands somewhere in a line, in the order of the line.
+    """The words of every command that appears in a line, in order.
 
-    Only for recognising a program: what is decided by a line is decided by `read_line`. A word that
-    a shell would change is left as it stands.
+    Only for recognising a program; `read_line` is for decisions. A word that a shell would expand
+    is left as it is.
     """
     parser = _parser()
     if parser is None or len(text) > MAX_LINE_SIZE or not text.isascii():
@@ -204,7 +205,7 @@ def _without_blanks(text: str) -> str:
 
 
 def _target(redirection: Node) -> str:
-    """The only word behind a redirection into a file."""
+    """The only word after a redirection into a file."""
     children = list(redirection.children)
     if children and children[0].type == "file_descriptor":
         children.pop(0)
@@ -221,7 +222,7 @@ def _words(command: Node) -> tuple[str, ...]:
     words = [_word(node) for node in nodes]
     source = _text(command)
     bare = QUOTED.sub("_", source)
-    # The grammar has to cut the command into the words that stand there, and into no others.
+    # The grammar has to split the command into exactly the words that stand there.
     if (
         OPERATOR.search(bare)
         or "\n" in bare
@@ -235,7 +236,7 @@ def _words(command: Node) -> tuple[str, ...]:
 
 
 def _word(node: Node) -> tuple[str, str]:
-    """A word without its quotes, and the same with what a glob may become left open."""
+    """A word without its quotes, and the same with the result of a glob left open."""
     if node.type not in PLAIN:
         raise _NotReadable(f"it has a construct of the shell: {node.type.replace('_', ' ')}")
     if node.type == "concatenation":

@@ -14,14 +14,14 @@ from dragoman.policy.command_patterns import pattern_words
 from dragoman.policy.rules import PolicySettings, Rule
 
 MAX_PATTERN_SIZE: Final = 500
-"""Characters of a pattern. Longer ones are written against us."""
+"""Maximum characters of a pattern. Longer ones are hostile."""
 
 MAX_RULES: Final = 1000
-"""Rules of one list. Every question asks all of them."""
+"""Maximum number of rules in one list. Every question evaluates all of them."""
 
 
 def check_policy(settings: PolicySettings, *, origin: str) -> None:
-    """Refuse rules that cannot mean what they say."""
+    """Reject rules that cannot work."""
     for name in ("rules", "limits"):
         rules: tuple[Rule, ...] = getattr(settings, name)
         if len(rules) > MAX_RULES:
@@ -61,6 +61,6 @@ def _problems(rule: Rule, *, limit: bool) -> Iterator[tuple[str, str]]:
     if rule.commands and rule.kinds and "execute" not in rule.kinds:
         yield "kind", "a rule about commands is about the kind 'execute'"
     if rule.action == "allow" and rule.commands and rule.paths:
-        yield "paths", "nobody can know which files a command touches: allow one or the other"
+        yield "paths", "the files a command touches are unknown: allow one or the other"
     if rule.action == "allow" and rule.paths and "execute" in rule.kinds:
-        yield "paths", "nobody can know which files a command touches: allow `commands` instead"
+        yield "paths", "the files a command touches are unknown: allow `commands` instead"

@@ -105,7 +105,7 @@ async def test_with_nobody_to_ask_it_is_refused_by_an_option_that_rejects() -> N
         answer = await at(edit("a"))
         assert settled(OPTIONS, answer)[0] == "id-reject_once"
         assert len(at.denials) == 1
-    assert "nobody was there" in at.denials[0].why
+    assert "no one to ask" in at.denials[0].why
 
 
 @aio
@@ -337,7 +337,7 @@ def test_alone_what_would_be_asked_is_refused_and_the_reason_kept() -> None:
     at = desk(ASK, Caller(Answer.ALLOW_ONCE))
     assert at.alone(edit("/nowhere/a")) is Answer.REJECT_ONCE
     assert at.alone(question("read", locations=[{"path": "a"}])) is Answer.ALLOW_ONCE
-    assert "nobody was there" in at.denials[0].why
+    assert "no one to ask" in at.denials[0].why
 
 
 def test_a_title_is_a_command_where_the_peer_is_known_for_that() -> None:
