@@ -223,7 +223,9 @@ def main() -> None:
                 hanging[params["sessionId"]] = id
                 prompt(id, params, folders[params["sessionId"]])
             case "session/cancel":
-                if how() in ("hang", "tokens"):
+                if how() == "say-at-cancel":
+                    say(params["sessionId"], f"{NAME} did as much as it could")
+                if how() in ("hang", "tokens", "say-at-cancel"):
                     answer(hanging[params["sessionId"]], {"stopReason": "cancelled"})
             case _ if id is not None and method is not None:
                 refuse(id, -32601, "Method not found")

@@ -1,7 +1,10 @@
 """A run behaves alike at every surface: real programs, real brokers, and something that is killed.
 
 The surfaces are `dragoman run`, `dragoman delegate`, the tool `ask_peer` of `dragoman serve mcp`
-and the chosen peer of a session of `dragoman serve acp`.
+and the chosen peer of a session of `dragoman serve acp`. What happens when two callers begin one
+session name at once is compared on three of them: a delegation opens a session for each attempt and
+has no session names. An editor's session has an id in place of a name, which two editors can share
+(`test_serve_acp_faults`).
 """
 
 from __future__ import annotations
@@ -11,8 +14,8 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import acp as sdk
@@ -353,29 +356,7 @@ async def test_a_mode_that_the_peer_silently_does_not_take_is_not_prompted(
     assert (listed.code, listed.out) == (0, ""), "what was begun for this is discarded"
 
 
-@pytest.mark.parametrize("words", [("run", "alpha"), ("delegate", "review")], ids=" ".join)
-@aio
-async def test_a_turn_keeps_its_budgets_when_its_caller_is_killed(
-    words: tuple[str, ...], warm: Cli
-) -> None:
-    # The broker is there before, with the budgets of a caller without a time limit.
-    first = await started(warm, *words, "x")
-    async with asyncio.timeout(WAIT):
-        assert await first.wait() == 0
-    answers(warm, "hang")
-    process = await started(warm, *words, "y", "--timeout", str(TIMEOUT))
-    await prompted(warm, 2)
-    process.kill()
-    await process.wait()
-    (broker,) = await asyncio.to_thread(brokers, warm)
-    assert [each["running"] for each in broker["status"]["sessions"] if each["running"]] != []
-
-    def outcomes() -> list[Any]:
-        return [job["outcome"] for job in jobs(warm) if job["prompt"] == "y"]
-
-    async with asyncio.timeout(WAIT):
-        while "timed_out" not in await asyncio.to_thread(outcomes):
-            pass
+# -- a caller that ends in mid-turn
 
 
 def request(id: int, method: str, **params: Any) -> bytes:
@@ -383,7 +364,7 @@ def request(id: int, method: str, **params: Any) -> bytes:
 
 
 async def prompted_by_editor(cli: Cli, process: asyncio.subprocess.Process) -> None:
-    """Send a prompt as an editor does, and leave the answer to whoever comes."""
+    """Send a prompt as an editor does, and do not wait for the answer."""
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(request(1, "initialize", protocolVersion=1, clientCapabilities={}) + b"\n")
     process.stdin.write(request(2, "session/new", cwd=str(cli.cwd), mcpServers=[]) + b"\n")
@@ -396,7 +377,7 @@ async def prompted_by_editor(cli: Cli, process: asyncio.subprocess.Process) -> N
 
 
 async def prompted_by_host(cli: Cli, process: asyncio.subprocess.Process) -> None:
-    """Call a tool as an MCP host does, and leave the answer to whoever comes."""
+    """Call a tool as an MCP host does, and do not wait for the answer."""
     assert process.stdin is not None and process.stdout is not None
     about: dict[str, Any] = {"clientInfo": {"name": "host", "version": "1"}, "capabilities": {}}
     begin = request(1, "initialize", protocolVersion="2025-06-18", **about)
@@ -405,48 +386,145 @@ async def prompted_by_host(cli: Cli, process: asyncio.subprocess.Process) -> Non
         pass
     ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     process.stdin.write(json.dumps(ready).encode() + b"\n")
-    call = {"name": "ask_peer", "arguments": {"peer": "alpha", "prompt": "y"}}
-    process.stdin.write(request(2, "tools/call", **call) + b"\n")
+    asked = {"peer": "alpha", "prompt": "y", "timeout": TIMEOUT}
+    call = request(2, "tools/call", name="ask_peer", arguments=asked)
+    process.stdin.write(call + b"\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "prompt"),
-    [
-        (("serve", "acp", "--peer", "alpha"), prompted_by_editor),
-        (("serve", "mcp"), prompted_by_host),
-    ],
-    ids=["acp", "mcp"],
-)
-@aio
-async def test_a_turn_of_a_server_that_is_killed_is_cancelled(
-    words: tuple[str, ...],
-    prompt: Callable[[Cli, asyncio.subprocess.Process], Awaitable[None]],
-    warm: Cli,
-) -> None:
-    # No host and no editor can come back for its answer.
-    assert warm("run", "alpha", "x").code == 0
-    answers(warm, "hang")
+LIMITED = {
+    "run": ("run", "alpha", "y", "--timeout", str(TIMEOUT)),
+    "delegate": ("delegate", "review", "y", "--timeout", str(TIMEOUT)),
+    "mcp": ("serve", "mcp"),
+    "acp": ("serve", "acp", "--peer", "alpha"),
+}
+"""A command of each surface that prompts a peer under a time limit, at once or when it is asked to.
+An editor cannot set one: for it the settings do."""
+
+
+@asynccontextmanager
+async def calling(cli: Cli, surface: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that has prompted a hanging peer under a time limit. It is killed at the end."""
+    before = len(read_lines(cli.home / "alpha.prompts"))
+    answers(cli, "hang")
+    if surface == "acp":
+        config = cli.home / "config_home" / "config.toml"
+        config.write_text(f"{config.read_text()}\n[timeouts]\ntotal = {TIMEOUT}\n")
     process = await asyncio.create_subprocess_exec(
-        *warm.argv(*words),
-        cwd=warm.cwd,
-        env=warm.env,
-        stdin=subprocess.PIPE,
+        *cli.argv(*LIMITED[surface]),
+        cwd=cli.cwd,
+        env=cli.env,
+        # The prompt of a command is in its words: its input is empty.
+        stdin=subprocess.PIPE if surface in ("mcp", "acp") else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
     try:
         async with asyncio.timeout(WAIT):
-            await prompt(warm, process)
-            await prompted(warm, 2)
+            if surface == "acp":
+                await prompted_by_editor(cli, process)
+            elif surface == "mcp":
+                await prompted_by_host(cli, process)
+            await prompted(cli, before + 1)
+        yield process
     finally:
-        process.kill()
+        with suppress(ProcessLookupError):
+            process.kill()
         await process.wait()
 
-    def outcomes() -> list[Any]:
-        return [job["outcome"] for job in jobs(warm) if job["prompt"] == "y"]
+
+async def ended_as(cli: Cli, outcome: str) -> str:
+    """Wait until a job of the prompt is stored with this outcome. Returns its id."""
+
+    def ended() -> list[str]:
+        # A delegation has a job of its own beside that of its turn.
+        mine = [job for job in jobs(cli) if job["prompt"] == "y"]
+        return [job["job"] for job in mine if job["outcome"] == outcome]
 
     async with asyncio.timeout(WAIT):
-        while await asyncio.to_thread(outcomes) != ["cancelled"]:
+        while not (found := await asyncio.to_thread(ended)):
             pass
+    return found[0]
+
+
+@pytest.mark.parametrize("surface", LIMITED)
+@aio
+async def test_a_turn_keeps_its_budgets_when_its_caller_is_killed(surface: str, warm: Cli) -> None:
+    # The broker is there before, with the budgets of a caller without a time limit.
+    assert warm("run", "alpha", "x").code == 0
+    async with calling(warm, surface) as process:
+        process.kill()
+        await process.wait()
+    found = await asyncio.to_thread(brokers, warm)
+    sessions = [each for broker in found for each in broker["status"]["sessions"]]
+    assert len([each for each in sessions if each["running"]]) == 1
+    await ended_as(warm, "timed_out")
+
+
+@pytest.mark.parametrize("surface", LIMITED)
+@aio
+async def test_the_answer_to_a_caller_that_was_killed_is_stored(surface: str, warm: Cli) -> None:
+    async with calling(warm, surface) as process:
+        process.kill()
+        await process.wait()
+    answers(warm, "say-at-cancel")
+    job = await ended_as(warm, "timed_out")
+    stored = await asyncio.to_thread(warm, "jobs", "result", job)
+    assert "alpha did as much as it could" in stored.out, stored
+
+
+def interrupt(process: asyncio.subprocess.Process) -> None:
+    process.send_signal(signal.SIGINT)
+
+
+def terminate(process: asyncio.subprocess.Process) -> None:
+    process.send_signal(signal.SIGTERM)
+
+
+def close_input(process: asyncio.subprocess.Process) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+
+
+def cancel_call(process: asyncio.subprocess.Process) -> None:
+    assert process.stdin is not None
+    notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}}
+    process.stdin.write(json.dumps(notice).encode() + b"\n")
+
+
+ORDERLY_ENDS = [
+    *((surface, end) for surface in LIMITED for end in (interrupt, terminate)),
+    ("acp", close_input),
+    ("mcp", cancel_call),
+]
+
+
+@pytest.mark.parametrize("brokered", ["1", "0"], ids=["broker", "direct"])
+@pytest.mark.parametrize(
+    ("surface", "end"), ORDERLY_ENDS, ids=[f"{on}-{end.__name__}" for on, end in ORDERLY_ENDS]
+)
+@aio
+async def test_a_turn_is_cancelled_when_its_caller_ends_in_order(
+    surface: str, end: Callable[[asyncio.subprocess.Process], None], brokered: str, warm: Cli
+) -> None:
+    warm.extra["DRAGOMAN_WARM"] = brokered
+    async with calling(warm, surface) as process:
+        end(process)
+        await ended_as(warm, "cancelled")
+        if end is not cancel_call:
+            async with asyncio.timeout(WAIT):
+                await process.wait()
+
+
+@pytest.mark.parametrize("surface", LIMITED)
+@aio
+async def test_an_agent_without_a_broker_ends_with_its_caller(surface: str, warm: Cli) -> None:
+    warm.extra["DRAGOMAN_WARM"] = "0"
+    async with calling(warm, surface) as process:
+        assert warm.agents_left() != []
+        process.kill()
+        await process.wait()
+    async with asyncio.timeout(WAIT):
+        await until(lambda: warm.agents_left() == [])
 
 
 @pytest.mark.parametrize("surface", SURFACES)

@@ -131,31 +131,17 @@ async def test_a_peer_that_takes_a_third_model_is_set_back_to_the_one_before(war
 
 @pytest.mark.parametrize("how", ["hang", "deaf"])
 @aio
-async def test_a_turn_ends_with_the_editor_that_is_killed_and_keeps_its_budgets_until_then(
-    how: str, warm: Cli
-) -> None:
-    # The turn is not needed any more, as the window is closed. A deaf peer does not end it.
+async def test_a_turn_is_cancelled_when_its_editor_leaves(how: str, warm: Cli) -> None:
+    # A deaf peer does not end its turn.
     config = warm.home / "config_home" / "config.toml"
     config.write_text(f"{config.read_text()}\n[timeouts]\ncancel_grace = 0.5\ntotal = 600\n")
     answers(warm, how)
-    client = Editor()
-    command, *words = warm.argv("serve", "acp", "--peer", "alpha")
-    async with sdk.spawn_agent_process(
-        client,  # type: ignore[arg-type]
-        command,
-        *words,
-        env=warm.env,
-        cwd=warm.cwd,
-    ) as (agent, process):
-        client.agent = agent
-        await agent.initialize(1)
-        call = asyncio.get_running_loop().create_task(in_new_session(client, warm))
-        await prompted(warm)
-        meta = json.loads((warm.home / "alpha.meta").read_text())
-        assert "budgets" not in str(meta), "the terms are for the broker alone"
-        process.kill()
-        await process.wait()
-        call.cancel()
+    async with editor(warm, "--peer", "alpha") as it:
+        call = asyncio.get_running_loop().create_task(in_new_session(it, warm))
+        meta = warm.home / "alpha.meta"
+        await until(lambda: meta.exists() and meta.read_text() != "")
+        assert "budgets" not in meta.read_text(), "the terms are for the broker alone"
+    call.cancel()
 
     def outcomes() -> list[Any]:
         return [(job["state"], job["outcome"]) for job in jobs(warm)]

@@ -144,8 +144,6 @@ class PeerSession(RunListener):
             ),
             unattended=unattended(policy, peer=name, role=works_as),
             budgets=settings.budgets(way.budgets()),
-            # If the client disconnects, its window is closed and the turn is not needed any more.
-            stay=False,
             warm=settings.warm,
             ttl=place.config.chosen_ttl,
             max_idle=settings.max_idle_brokers,
@@ -225,7 +223,10 @@ class PeerSession(RunListener):
             raise
 
     async def aclose(self, *, close_session: bool = False) -> None:
-        """Disconnect. A session in a broker stays open unless `close_session` is set."""
+        """Cancel the running turn, if there is one, and disconnect. A session in a broker stays
+        open unless `close_session` is set."""
+        # A client that leaves does not need the turn any more, and a broker would go on with it.
+        self._run.cancel_turn()
         self._closing_session = close_session
         self._leaving.set()
         task = self._holding

@@ -160,7 +160,6 @@ class PromptMeta(Struct):
     """With a prompt: its job, and what becomes of it when the caller has left."""
 
     job: str | None = None
-    stay: bool = True
     policy: PolicyTerms | None = None
     asks: bool = False
     """Whether a person who watches is asked before a refusal by the preset alone counts."""

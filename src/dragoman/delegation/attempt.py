@@ -262,6 +262,7 @@ class Attempt:
             ask_before_preset=policy.preset == "ask",
             titled=way.quirks.command_titles,
         )
+        # A turn in a worktree must not outlive this process: nothing would use its result.
         warm = settings.warm and not (request.cold or request.isolate or self._adapter)
         limits = [settings.limits, own.limits]
         turn_limits = TurnLimits(limits)
@@ -288,8 +289,6 @@ class Attempt:
             approver=approver,
             unattended=unattended(policy, peer=name, role=request.role),
             budgets=tightened(settings.budgets(way.budgets()), limits, request.timeout),
-            # A turn in a worktree must not outlive this process: nothing would use its result.
-            stay=not request.isolate,
             limit=limit,
             still_running=lambda peer, session: unrest(peer, session, setting.place.paths),
             meta=setting.lineage.meta(),

@@ -52,8 +52,6 @@ class PeerQuestion:
     fresh: bool = False
     timeout: float | None = None
     permissions: Permissions | None = None
-    lasting: bool = False
-    """Whether a broker goes on with it when we are gone, however that came."""
 
 
 class PeerLead(CancelHandle):
@@ -194,7 +192,6 @@ def _request(
         budgets=tightened(
             settings.budgets(way.budgets()), [settings.limits, own.limits], question.timeout
         ),
-        stay=question.lasting,
         meta=below.meta(),
         warm=warm,
         ttl=config.chosen_ttl,

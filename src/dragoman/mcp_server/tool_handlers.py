@@ -182,7 +182,6 @@ class ToolHandlers:
             fresh=wanted.fresh,
             timeout=wanted.timeout or None,
             permissions=self._permissions,
-            lasting=lasting,
         )
         lineage = self._lineage(place, call)
 

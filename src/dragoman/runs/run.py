@@ -508,7 +508,6 @@ class Run:
             job, budgets = self.seen.job, request.budgets
             terms = job_terms(job, policy=request.unattended, asks=request.asks, budgets=budgets)
             ours |= terms["dragoman"]
-            ours["stay"] = request.stay
         if ours:
             meta["dragoman"] = ours
         if not meta or (self.peer.dialect != ACP and not self.warm):

@@ -77,8 +77,6 @@ class RunRequest:
     unattended: PolicyTerms
     """The policy for a turn that continues in a broker after this process has disconnected."""
     budgets: Budgets
-    stay: bool = True
-    """Whether the turn continues in its broker when this process disconnects."""
     limit: Callable[[Event], Failure | None] | None = None
     """Called with every event. A failure that it returns ends the turn as truncated."""
     still_running: Callable[[Peer, str], Awaitable[str | None]] | None = None

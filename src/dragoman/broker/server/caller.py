@@ -210,7 +210,6 @@ class Caller:
             protocol.without_our_meta(body),
             caller=self,
             request=request,
-            stay=meta.stay,
             policy=meta.policy or self.terms.policy,
             asks=meta.asks,
             fresh=meta.fresh,

@@ -46,7 +46,6 @@ class Job:
         *,
         caller: Caller | None = None,
         request: Request | None = None,
-        stay: bool = True,
         policy: PolicyTerms | None = None,
         asks: bool = False,
         fresh: bool = False,
@@ -62,7 +61,6 @@ class Job:
         """Who asked; None if nobody waits for it any more."""
         self.request = request
         """What it asked with; None if it was submitted."""
-        self.stay = stay
         self.policy = policy
         self.asks = asks
         """Whether a person who watches is asked where the policy's preset alone would refuse."""

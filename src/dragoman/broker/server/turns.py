@@ -373,14 +373,13 @@ class Turns:
     # -- callers that leave
 
     def left(self, caller: Caller) -> None:
-        """A caller has gone. Its turns go on, unless it did not want that."""
+        """A caller has gone. Its turns go on under their budgets: one that does not want that
+        cancels them before it leaves."""
         for job in [*self.queue.waiting(), *self.queue.running]:
             if job.caller is not caller:
                 continue
             job.caller = job.request = None
-            if not job.stay:
-                self.cancel(job)
-            elif job.session.job is job:
+            if job.session.job is job:
                 self._keep_vigil(job)
 
     def cancel_for(
