@@ -58,6 +58,65 @@ def until_stored(cli: Cli) -> None:
         assert time.monotonic() < give_up_at, "no job was stored"
 
 
+def test_a_project_shares_one_agent_whatever_the_folder_the_language_and_the_order_of_path(
+    warm: Cli,
+) -> None:
+    (peers := warm.home / "config_home" / "peers").mkdir(parents=True)
+    words = json.dumps(list(warm.agent))
+    for name in ("alpha", "alpha-two"):
+        (peers / f"{name}.toml").write_text(
+            f'name = "{name}"\ntitle = "{name}"\nprotocol = "acp"\n[[launch]]\ncommand = {words}\n'
+        )
+    subprocess.run(["git", "init", "-q", str(warm.cwd)], check=True)
+    below = warm.cwd / "src" / "below"
+    below.mkdir(parents=True)
+    run = ("run", "alpha", "settings", "--approve-reads")
+    assert warm(*run).out.endswith(f"cwd {warm.cwd.name}\n")
+    # The agent is shared, and the session is in the folder of its user.
+    assert warm(*run, "--cwd", str(below)).out.endswith("cwd below\n")
+    ordered = warm.env["PATH"].split(os.pathsep)
+    warm.extra["PATH"] = os.pathsep.join([str(warm.home), *reversed(ordered)])
+    warm.extra["LANG"] = "de_DE.UTF-8"
+    warm.extra["LC_ALL"] = "C"
+    assert warm(*run).code == 0
+    (broker,) = brokers(warm)
+    assert broker["workspace"] == str(warm.cwd)
+    # Another variable that the agent is given is another agent, and the list says which one.
+    warm.extra["ALPHA_KEY"] = "secret-value"
+    assert warm(*run, "--env", "ALPHA_KEY").code == 0
+    (_, other) = brokers(warm)
+    listed = warm("broker", "list")
+    assert (
+        f"{other['broker']} is not {broker['broker']} because of the variable ALPHA_KEY.\n"
+        in listed.err
+    )
+    files = [file for file in warm.home.rglob("*") if file.is_file()]
+    assert not [file for file in files if b"secret-value" in file.read_bytes()]
+    # A peer whose name begins alike is not meant.
+    assert warm("run", "alpha-two", "hello", "--approve-reads").code == 0
+    logs = warm("broker", "logs", "alpha").out
+    assert "alpha-two-" not in logs
+    stopped = warm("broker", "stop", "alpha").out
+    assert sorted(stopped.split()[::2]) == sorted(f"{one['broker']}:" for one in (broker, other))
+    assert [one["peer"] for one in brokers(warm)] == ["alpha-two"]
+
+
+def test_a_delegation_and_a_run_say_why_they_do_not_share_an_agent(warm: Cli) -> None:
+    (peers := warm.home / "config_home" / "peers").mkdir(parents=True)
+    words = json.dumps(list(warm.agent))
+    (peers / "alpha.toml").write_text(
+        f'name = "alpha"\ntitle = "A"\nprotocol = "acp"\nroles = ["review"]\n'
+        f"[[launch]]\ncommand = {words}\n"
+    )
+    (warm.home / "config_home/config.toml").write_text('enabled_peers = ["alpha"]\n')
+    assert warm("run", "alpha", "hello", "--approve-reads").code == 0
+    for _ in range(2):
+        assert warm("delegate", "review", "hello").code == 0
+    assert len(brokers(warm)) == 2
+    told = warm("broker", "list").err
+    assert "because of the variable DRAGOMAN_CEILING, the variable DRAGOMAN_DEPTH." in told
+
+
 def test_a_broker_is_listed_looked_at_and_stopped(warm: Cli) -> None:
     assert brokers(warm) == []
     assert "No broker runs" in warm("broker", "list").err

@@ -43,6 +43,8 @@ class BrokerRecord(Struct, frozen=True, kw_only=True):
     started_at: float
     """Seconds since 1970, for people."""
     log: str = ""
+    terms: dict[str, str] = {}
+    """What a caller must have in common to share it (`spec.shared_terms`), as digests."""
     draining: bool = False
     """Whether it takes no new callers any more and only finishes what it has."""
 

@@ -37,12 +37,11 @@ DEFAULT_MAX_IDLE: Final = 4
 
 OF_THE_TERMINAL: Final = (
     "TERM", "COLORTERM", "SSH_AUTH_SOCK", "SSH_AGENT_PID", "XDG_SESSION_*", "XDG_VTNR", "XDG_SEAT*",
-    "XDG_ACTIVATION_TOKEN", "LC_TERMINAL*", "LC_CTYPE",
+    "XDG_ACTIVATION_TOKEN", "LANG", "LANGUAGE", "LC_*",
 )  # fmt: skip
 """Variables that differ from one terminal of a user to the next and say nothing about who pays or
 what the peer may do. They do not count in the name, so that a second terminal finds the broker.
-LC_CTYPE is among them because Python sets it by itself where nobody has chosen a language, so that
-a program that is started by another one in Python finds what its user never set."""
+PATH counts by what can be found there (`search_path`)."""
 
 _UNFIT: Final = re.compile(r"[^a-z0-9_.-]+")
 
@@ -84,8 +83,12 @@ class BrokerSpec(PlainOptions, frozen=True, kw_only=True):
     """The dialect it speaks, or ``auto``."""
     env: dict[str, str] = field(default_factory=dict)
     """The whole environment of the peer's process."""
+    search_path: tuple[str, ...] = ()
+    """The folders of PATH that have files, without their order: what counts of PATH in the name.
+    Looked up by the caller, because a folder may get a file before the broker runs."""
     workspace: str
-    """The real path of the folder it works in."""
+    """The real path of the folder that the peer's process starts in. A session has a folder of its
+    own, which may be below."""
     details: dict[str, Any] = field(default_factory=dict)
     """Options of the client of its dialect."""
     budgets: Budgets = Budgets()
@@ -135,24 +138,54 @@ def endpoint_name(spec: BrokerSpec) -> str:
     What may differ among callers is left out: budgets, how long the broker stays, the files of the
     peer (a changed one replaces the broker under the same name) and our own version (so does it).
     """
-    covered = (
-        spec.peer,
-        spec.command,
-        spec.address,
-        spec.protocol,
-        sorted((name, value) for name, value in spec.env.items() if not _of_the_terminal(name)),
-        spec.workspace,
-        spec.details,
-        spec.max_line_size,
-        spec.mode_after_open,
-        spec.missing_file_is_empty,
-        spec.read_files,
-        spec.write_files,
-        spec.terminals,
-        spec.unstable,
-        *(("any version",) if spec.any_version else ()),
-    )
-    return f"{_fit(spec.peer)}-{_digest(covered)}"
+    return f"{_fit(spec.peer)}-{_digest((spec.peer, _terms(spec), _variables(spec)))}"
+
+
+def shared_terms(spec: BrokerSpec) -> dict[str, str]:
+    """What must be the same to share the broker, each as a short digest: variables by their names,
+    other terms in words. Two brokers of a peer differ where these do."""
+    words = {word: _digest(value)[:8] for word, value in _terms(spec).items()}
+    return words | {name: _digest(value)[:8] for name, value in _variables(spec)}
+
+
+def _terms(spec: BrokerSpec) -> dict[str, Any]:
+    return {
+        "the command": (spec.command, spec.address),
+        "the dialect": (spec.protocol, spec.any_version, spec.unstable),
+        "the folder": spec.workspace,
+        "the options of the peer": (
+            spec.details,
+            spec.mode_after_open,
+            spec.missing_file_is_empty,
+            spec.max_line_size,
+        ),
+        "the files and terminals that it is offered": (
+            spec.read_files,
+            spec.write_files,
+            spec.terminals,
+        ),
+    }
+
+
+def _variables(spec: BrokerSpec) -> list[tuple[str, Any]]:
+    known: dict[str, Any] = dict(spec.env)
+    if spec.search_path:
+        known["PATH"] = spec.search_path
+    return sorted((name, value) for name, value in known.items() if not _of_the_terminal(name))
+
+
+def search_path_of(path: str) -> tuple[str, ...]:
+    """The folders of a PATH that have files, sorted: another order of the same ones, or a folder
+    without programs, does not make it another PATH."""
+    return tuple(sorted({folder for folder in path.split(os.pathsep) if _has_files(folder)}))
+
+
+def _has_files(folder: str) -> bool:
+    try:
+        with os.scandir(folder or os.curdir) as entries:
+            return any(not entry.is_dir() for entry in entries)
+    except OSError:
+        return False
 
 
 def is_meant(word: str, name: str, peer: str | None = None) -> bool:

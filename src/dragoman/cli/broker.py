@@ -31,8 +31,8 @@ HELP: Final = """
 Look after the agents that are kept for the next command.
 
 An agent that is called by its name is started by a broker, a process of its own that keeps it: the
-next command in the same folder finds it ready, and what it is doing goes on when a shell is closed.
-A broker with nothing to do ends after 30 minutes, and at most 4 idle ones stay (`ttl` and
+next command in the same project finds it ready, and what it is doing goes on when a shell is
+closed. A broker with nothing to do ends after 30 minutes, and at most 4 idle ones stay (`ttl` and
 `max_idle_brokers` of the configuration; --ttl of `dragoman run`).
 
 BROKER is the name of a peer, or the name of one broker as `list` shows it, which may be shortened
@@ -57,7 +57,10 @@ BrokerArgument = Annotated[
 
 @app.command("list", context_settings=CONTEXT)
 def list_command(*, format: FormatOption = ListFormat.TEXT) -> None:
-    """List the brokers that run, the oldest first.
+    """List the brokers that run, the oldest first, and say why two of one peer are not one.
+
+    Commands share a broker if they start the same program in the same project with the same
+    variables. Another order of PATH, another language or another terminal makes no difference.
 
     \b
     Examples:
@@ -83,6 +86,8 @@ def list_command(*, format: FormatOption = ListFormat.TEXT) -> None:
         empty="No broker runs. `dragoman run PEER PROMPT` starts one.",
         drop=broker_pages.DROP,
     )
+    if format is ListFormat.TEXT:
+        put_err(*(f"{line}\n" for line in broker_pages.why_not_one([one for one, _ in found])))
 
 
 @app.command("status", context_settings=CONTEXT)

@@ -18,6 +18,8 @@ from dragoman.broker.spec import (
     identify_files,
     is_meant,
     real_workspace,
+    search_path_of,
+    shared_terms,
 )
 from dragoman.client.budgets import Budgets
 
@@ -77,7 +79,7 @@ def test_who_wants_another_peer_or_other_terms_gets_another_broker(fields: dict[
 @pytest.mark.parametrize(
     "fields",
     [
-        {"env": {"LC_CTYPE": "C.UTF-8"}},
+        {"env": {"LC_CTYPE": "C.UTF-8", "LANG": "de_DE.UTF-8", "LANGUAGE": "de", "LC_ALL": "C"}},
         {"env": {"TERM": "xterm", "SSH_AUTH_SOCK": "/x", "XDG_SESSION_ID": "7"}},
         {"budgets": Budgets(total=1.0)},
         {"ttl": 5.0, "max_idle": 1},
@@ -90,6 +92,29 @@ def test_who_wants_another_peer_or_other_terms_gets_another_broker(fields: dict[
 )
 def test_another_terminal_or_another_version_finds_the_same_broker(fields: dict[str, Any]) -> None:
     assert endpoint_name(spec(**fields)) == endpoint_name(spec())
+
+
+def test_path_counts_by_its_folders_with_files_and_not_by_their_order(tmp_path: Path) -> None:
+    for name in ("one", "two", "bare"):
+        (tmp_path / name / "folder").mkdir(parents=True)
+        if name != "bare":
+            (tmp_path / name / "program").touch()
+    one, two, bare = (str(tmp_path / name) for name in ("one", "two", "bare"))
+
+    def named(*folders: str) -> str:
+        path = os.pathsep.join(folders)
+        return endpoint_name(spec(env={"PATH": path}, search_path=search_path_of(path)))
+
+    assert named(one, two) == named(bare, two, one, one, str(tmp_path / "none"))
+    assert named(one, two) != named(one)
+
+
+def test_terms_differ_where_names_do_and_tell_no_value() -> None:
+    one, other = (shared_terms(spec(env={"KEY": value, "A": "1"})) for value in ("x", "y"))
+    assert {name for name in one if one[name] != other[name]} == {"KEY"}
+    moved = shared_terms(spec(env={"KEY": "x", "A": "1"}, workspace="/v"))
+    assert {name for name in one if one[name] != moved[name]} == {"the folder"}
+    assert all(len(digest) == 8 for digest in one.values())
 
 
 def test_the_order_of_variables_does_not_count() -> None:

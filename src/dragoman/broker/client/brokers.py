@@ -115,4 +115,14 @@ async def _gone(record: BrokerRecord, timeout: float) -> bool:
     return True
 
 
-__all__ = ["list_brokers", "log_of", "reap", "status_of", "stop_broker"]
+def differences(record: BrokerRecord, other: BrokerRecord) -> tuple[str, ...]:
+    """Why two brokers of a peer are not one: variables by their names, other terms in words."""
+    mine, theirs = record.terms, other.terms
+    if not mine or not theirs:
+        # One of an older version does not say.
+        return ()
+    names = sorted(name for name in mine | theirs if mine.get(name) != theirs.get(name))
+    return tuple(name if name.startswith("the ") else f"the variable {name}" for name in names)
+
+
+__all__ = ["differences", "list_brokers", "log_of", "reap", "status_of", "stop_broker"]

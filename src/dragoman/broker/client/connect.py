@@ -28,6 +28,7 @@ from dragoman.broker.spec import (
     folders_of,
     identify_files,
     real_workspace,
+    search_path_of,
 )
 from dragoman.catalogue.launch import LaunchSpec, surroundings_of
 from dragoman.catalogue.open import dialect_of, line_size_of, open_peer, options_of
@@ -41,7 +42,7 @@ from dragoman.client.conversation import Opening, Peer, absolute
 from dragoman.client.options import ConnectOptions, for_dialect, plain_of
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.shape import META, METADATA
-from dragoman.dialects.discovery import ACP
+from dragoman.dialects.discovery import ACP, CODEX
 from dragoman.errors import (
     BrokerUnavailable,
     BudgetExceeded,
@@ -54,6 +55,7 @@ from dragoman.events.parts import SECRET_KINDS
 from dragoman.paths import Paths, find_paths
 from dragoman.rpc import Connection
 from dragoman.rpc.connection import trace_of_environment
+from dragoman.store.records import root_of
 from dragoman.transports.process.environment import build_environment
 from dragoman.wire.messages import UNDECODABLE
 
@@ -226,6 +228,7 @@ def spec_of(
     spoken = dialect_of(way, options)
     descriptor = way.descriptor
     inherit = tuple(options.inherit)
+    folder = Path(real_workspace(workspace))
     environment = build_environment(
         inherit=(*way.inherit, *inherit), extra={**way.env, **(options.env or {})}
     )
@@ -248,7 +251,9 @@ def spec_of(
         address=way.address,
         protocol=spoken,
         env=environment,
-        workspace=real_workspace(workspace),
+        search_path=search_path_of(environment.get("PATH", "")),
+        # A session has its own folder in these dialects, so a whole project shares one process.
+        workspace=str(root_of(folder)) if spoken in (ACP, CODEX) else str(folder),
         details=chosen,
         budgets=_for_all(options.budgets, way.budgets()),
         mode_after_open=way.quirks.mode_after_open,

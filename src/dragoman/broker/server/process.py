@@ -25,7 +25,7 @@ from dragoman.broker.error_codec import describe
 from dragoman.broker.lock import HeldLock, lock_for_life
 from dragoman.broker.records import BrokerRecord, RecordFile
 from dragoman.broker.server import idle
-from dragoman.broker.spec import BrokerSpec, decode, endpoint_name
+from dragoman.broker.spec import BrokerSpec, decode, endpoint_name, shared_terms
 from dragoman.errors import AddressInUse, BrokerUnavailable, DragomanError, UsageError
 from dragoman.rpc.tasks import TaskOwner, finish
 from dragoman.transports.listener import Listener, listen_unix
@@ -124,6 +124,7 @@ class BrokerProcess:
             owner=environment.owner(),
             started_at=time.time(),
             log=str(self.endpoint.log),
+            terms=shared_terms(self.spec),
         )
         self._record = RecordFile(self.endpoint.record(os.getpid()), record)
         self._record.write()

@@ -6,7 +6,7 @@ The status comes from `broker.client`; for a broker that does not answer, its re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.cli.output.escape import Neutral, one_line
@@ -36,6 +36,20 @@ def as_cells(record: BrokerRecord, status: Status | None, now: float) -> list[st
         _idle(told, now),
         record.workspace,
     ]
+
+
+def why_not_one(records: Sequence[BrokerRecord]) -> list[str]:
+    """Lines that say in what brokers of one peer differ, each from the oldest of them."""
+    from dragoman.broker.client.brokers import differences
+
+    first: dict[str, BrokerRecord] = {}
+    lines = []
+    for record in records:
+        oldest = first.setdefault(record.peer, record)
+        if oldest is not record and (found := differences(record, oldest)):
+            names = ", ".join(map(one_line, found))
+            lines.append(f"{record.name} is not {oldest.name} because of {names}.")
+    return lines
 
 
 def as_json(record: BrokerRecord, status: Status | None) -> dict[str, Any]:
