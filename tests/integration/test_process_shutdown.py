@@ -74,6 +74,15 @@ async def within(seconds: float, stream: ProcessStream) -> None:
 
 
 @aio
+async def test_a_hurried_end_waits_for_no_step_of_the_shutdown() -> None:
+    stream, _ = await started(python(STUBBORN), times=PATIENT)
+    stream.hurry()
+    async with asyncio.timeout(TIMEOUT):
+        await stream.aclose()
+    assert is_dead(stream.pid)
+
+
+@aio
 async def test_a_child_that_reads_its_input_to_the_end_exits_by_itself() -> None:
     program = "import sys\nprint('ready', flush=True)\nsys.stdin.read()\nsys.exit(5)"
     stream, inbox = await started(python(program), times=PATIENT)

@@ -34,8 +34,9 @@ class Budgets:
     """The whole turn. Good work may take hours, so there is no default."""
     cancel_grace: float = 10.0
     """From a cancel to the end of the turn, before it is settled without the agent."""
-    expired_grace: float = 3.0
-    """The same after a budget ran out: who has said how long it may take is not kept waiting."""
+    expired_grace: float = 1.0
+    """The same after a budget ran out. With the end of the program it stays below two seconds: a
+    time limit that was given is kept."""
     replay_quiet: float = 0.3
     """Without updates for this long, a replay that comes after its answer counts as over."""
     replay_total: float = 10.0
@@ -104,8 +105,16 @@ class Watchdog:
 
     def start(self) -> None:
         self._started_at = self._quiet_since = self._loop.time()
-        if self._interval > 0:
-            self._timer = self._loop.call_later(self._interval, self._check)
+        self._look_later(self._started_at)
+
+    def _look_later(self, now: float) -> None:
+        """Look again after an interval, or when the turn has to be over if that is sooner."""
+        if self._interval <= 0:
+            return
+        delay = self._interval
+        if self._budgets.total is not None:
+            delay = min(delay, max(self._started_at + self._budgets.total - now, 0.0))
+        self._timer = self._loop.call_later(delay, self._check)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -126,7 +135,7 @@ class Watchdog:
         elif limit is not None and now - self._quiet_since >= limit:
             self._give_up(name, limit)
         else:
-            self._timer = self._loop.call_later(self._interval, self._check)
+            self._look_later(now)
 
     def _give_up(self, name: str, limit: float) -> None:
         self._timer = None

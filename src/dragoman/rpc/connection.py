@@ -189,6 +189,8 @@ class Connection(Requester, Responder):
         await finish(self._close(asyncio.current_task()))
 
     async def _close(self, closer: asyncio.Task[Any] | None) -> None:
+        if self._peer.owes_answers:
+            self._stream.carrier.hurry()
         try:
             await self._stream.aclose()
         finally:

@@ -86,6 +86,10 @@ class Stream(abc.ABC):
     def resume_reading(self) -> None:
         """Undo `pause_reading`. Idempotent; no effect on an ended stream."""
 
+    def hurry(self) -> None:  # noqa: B027
+        """Give the other side less time to end in `aclose`: it does not answer any more. Only a
+        child process gets any."""
+
     @abc.abstractmethod
     async def aclose(self) -> None:
         """Release all resources in bounded time, even if cancelled.

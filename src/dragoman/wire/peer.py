@@ -212,6 +212,11 @@ class PeerState(Generic[Slot]):
         self._open.discard(id)
         return line
 
+    @property
+    def owes_answers(self) -> bool:
+        """Whether a request that was given up is still unanswered."""
+        return bool(self._abandoned)
+
     def abandon(self, id: Id) -> None:
         """Give up a request of ours: a response that still arrives becomes a late `Stray`."""
         if self._pending.pop(id, None) is not None:

@@ -62,6 +62,18 @@ def test_the_whole_turn_has_a_budget_that_signs_of_life_do_not_renew(
     assert watched.expired == [("total", 10.0)]
 
 
+def test_the_whole_turn_is_over_in_time_also_where_it_is_looked_at_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched = Watched(monkeypatch, Budgets(first_event=800.0, silence=800.0, total=810.0))
+    for _ in range(8):
+        watched.clock.advance(101.0)
+        watched.dog.signs += 1
+    assert watched.expired == []
+    watched.clock.advance(2.01)
+    assert watched.expired == [("total", 810.0)]
+
+
 def test_silence_does_not_run_while_a_question_to_us_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

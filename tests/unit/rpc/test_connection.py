@@ -577,6 +577,21 @@ async def test_a_close_that_is_cancelled_twice_still_closes() -> None:
 
 
 @aio
+async def test_a_side_that_owes_an_answer_is_not_given_long_to_end() -> None:
+    class Hurried(RecordingStream):
+        hurried = False
+
+        def hurry(self) -> None:
+            self.hurried = True
+
+    silent, idle = Hurried(), Hurried()
+    async with Connection(silent) as connection, Connection(idle):
+        with pytest.raises(CallTimeout):
+            await connection.call("ask", timeout=0.0)
+    assert silent.hurried and not idle.hurried
+
+
+@aio
 async def test_a_stream_that_fails_to_close_leaves_no_call_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -72,6 +72,9 @@ BROKER_MARGIN: Final = 5.0
 """Seconds that a caller waits longer than the broker does, so that the broker, which knows why,
 is the one to say it."""
 
+EXPIRED_MARGIN: Final = 0.5
+"""The same for a turn whose time is up. The reason is known here, too, and the limit is kept."""
+
 log = logging.getLogger(__name__)
 
 
@@ -333,7 +336,7 @@ def _near_options(
             + (0 if budgets.initialize < usual.initialize else budgets.spawn + BROKER_MARGIN),
             session=budgets.session + (0 if budgets.session < usual.session else BROKER_MARGIN),
             cancel_grace=budgets.cancel_grace + BROKER_MARGIN,
-            expired_grace=budgets.expired_grace + BROKER_MARGIN,
+            expired_grace=budgets.expired_grace + EXPIRED_MARGIN,
         ),
         max_line_size=spec.max_line_size,
     )

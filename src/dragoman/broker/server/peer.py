@@ -146,6 +146,10 @@ class PeerLink:
         """What was sent to log in, as it stands on the wire."""
         return getattr(self._peer.client, "secrets", ())
 
+    def hurry(self) -> None:
+        """It does not answer: when it has to end, it is not given much time."""
+        self._peer.client.connection.stream.hurry()
+
     async def end(self, why: PeerUnresponsive) -> None:
         """End a peer that does not answer any more; this is why it is gone."""
         self._unresponsive = why

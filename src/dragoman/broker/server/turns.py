@@ -367,6 +367,7 @@ class Turns:
                 grace,
             )
             job.session.note("quarantine", {"job": job.id})
+            job.session.far.hurry()
             self._end(job, result=CANCELLED)
             self.advance()
 

@@ -50,6 +50,11 @@ class ShutdownTimes:
     """From SIGKILL to exit; only a process stuck in a device outlasts it."""
 
 
+HURRIED_TIMES = ShutdownTimes(flush_timeout=0.1, exit_timeout=0.2, terminate_timeout=0.2)
+"""For a child that does not answer any more. Its user has waited already, and an agent that hangs
+hardly ever notices the end of its input."""
+
+
 class Handle(abc.ABC):
     """Operating system operations on one child. `windows` has the other implementation."""
 

@@ -29,6 +29,7 @@ from dragoman.errors import (
 from dragoman.transports.base import Receiver, Stream
 from dragoman.transports.pipes import AnyReadPipe, AnyWritePipe, open_read_pipe, open_write_pipe
 from dragoman.transports.process.child import (
+    HURRIED_TIMES,
     ChildProcess,
     Handle,
     PosixHandle,
@@ -413,6 +414,9 @@ class ProcessStream(Stream):
             self._stdout.resume()
             if self._concluding:
                 self._loop.call_soon(self._conclude)
+
+    def hurry(self) -> None:
+        self._child.times = HURRIED_TIMES
 
     async def aclose(self) -> None:
         try:
