@@ -3,7 +3,9 @@
 A block marked `python` is run as a program of its own in the folder of the project, with a new home
 for dragoman, and must end well without a word on stderr. A block marked `output` right behind it is
 what it prints. A block marked `python compile` needs a peer that is not here, and is only compiled.
-Of a block marked `sh` every call of dragoman is read as the command itself reads it, and not run.
+Of a block marked `sh` every call of dragoman is read as the command itself reads it, and not run. A
+block marked `sh run` needs no model and no network: those of a document are run in their order in a
+small project, with a new home and stand-ins for agents, and every command must succeed.
 """
 
 from __future__ import annotations
@@ -31,10 +33,11 @@ RUN_TIMEOUT = 50.0
 ALL = [list(blocks(document)) for document in documents()]
 PYTHON = [block for found in ALL for block in found if block.info == "python"]
 COMPILED = [block for found in ALL for block in found if block.info == "python compile"]
+SHELL_RUN = [block for found in ALL for block in found if block.info == "sh run"]
 PRINTED = [
     (first, second) for found in ALL for first, second in pairwise(found) if second.info == "output"
 ]
-KNOWN = {"", "python", "python compile", "output", "sh", "toml", "json", "text"}
+KNOWN = {"", "python", "python compile", "output", "sh", "sh run", "toml", "json", "text"}
 
 
 def run(block: Block, home: Path) -> subprocess.CompletedProcess[str]:
@@ -63,6 +66,64 @@ def test_a_python_block_runs_and_prints_what_is_said(block: Block, tmp_path: Pat
             assert done.stdout == second.text
 
 
+STAND_IN = f"""#!/bin/sh
+[ "$1" = --version ] && {{ echo 0.61.0; exit; }}
+exec {sys.executable} {ROOT}/examples/parrot.py
+"""
+"""In place of an agent: it speaks ACP and repeats its prompt."""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A small repository, and agents that are stand-ins."""
+    folder = tmp_path / "project"
+    (folder / "agents").mkdir(parents=True)
+    (folder / "app.py").write_text("def main() -> None:\n    pass\n")
+    (folder / "agents" / "reviewer.md").write_text("---\nname: reviewer\n---\nReview it.\n")
+    for words in (["init", "--quiet"], ["add", "."]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    (tmp_path / "bin").mkdir()
+    for name in ("gemini", "my-agent"):
+        program = tmp_path / "bin" / name
+        program.write_text(STAND_IN)
+        program.chmod(0o755)
+    return folder
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("document", sorted({block.document for block in SHELL_RUN}), ids=str)
+def test_the_shell_blocks_of_a_document_run_in_their_order(document: Path, project: Path) -> None:
+    home = project.parent
+    programs = [home / "bin", Path(sys.executable).parent, "/usr/bin", "/bin"]
+    environ = {
+        "HOME": str(home),
+        "PATH": os.pathsep.join(map(str, programs)),
+        "LANG": "C.UTF-8",
+        "GEMINI_API_KEY": "of-a-stand-in",
+        **{f"DRAGOMAN_{name}": str(home / name.lower()) for name in FOLDERS},
+    }
+
+    def shell(text: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["sh", "-eu", "-c", text],
+            cwd=project,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=2 * RUN_TIMEOUT,
+            check=False,
+        )
+
+    try:
+        for block in SHELL_RUN:
+            if block.document == document:
+                done = shell(block.text)
+                assert done.returncode == 0, f"{block}\n{done.stdout}{done.stderr}"
+    finally:
+        assert shell("dragoman broker stop --all").returncode == 0
+
+
 def test_every_python_block_compiles_whether_it_is_run_or_not() -> None:
     for block in [*PYTHON, *COMPILED]:
         compile(block.text, str(block), "exec")
@@ -82,7 +143,7 @@ def test_every_make_target_that_a_document_names_exists() -> None:
         for document in documents()
         for text in [
             *(line for _, line in prose(document)),
-            *(block.text for block in blocks(document) if block.info == "sh"),
+            *(block.text for block in blocks(document) if block.info in ("sh", "sh run")),
         ]
         for target in re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE)
     }
@@ -105,7 +166,10 @@ def understand(words: list[str]) -> None:
     context: Any = None
     name, *rest = words
     while command is not None:
-        context = command.make_context(name, rest, parent=context)
+        try:
+            context = command.make_context(name, rest, parent=context)
+        except typer.Exit:  # such as --version
+            return
         rest = [*getattr(context, "_protected_args", ()), *context.args]
         if not rest or not hasattr(command, "resolve_command"):
             return
@@ -116,7 +180,7 @@ SHELL = [
     pytest.param(words, id=f"{block} {' '.join(words)}")
     for found in ALL
     for block in found
-    if block.info == "sh"
+    if block.info in ("sh", "sh run")
     for words in calls(block)
 ]
 
@@ -127,7 +191,7 @@ def test_every_call_in_a_shell_block_is_one_that_the_command_understands(words: 
 
 
 def test_calls_are_found_and_wrong_ones_are_not_understood() -> None:
-    assert len(SHELL) > 50
+    assert len(SHELL) > 50 and len(SHELL_RUN) > 15
     for wrong in ("acp install --client zed", "peers lst", "serve acp --websocket"):
         with pytest.raises(Exception, match="option|command|argument|Missing"):
             understand(["dragoman", *wrong.split()])

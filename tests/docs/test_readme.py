@@ -30,12 +30,21 @@ def test_it_shows_ten_lines_of_a_program_and_ten_of_an_agent() -> None:
         assert len([line for line in text.splitlines() if line.strip()]) <= 10
 
 
-def test_the_first_block_is_the_two_commands() -> None:
-    first = next(block for block in BLOCKS if block.info == "sh")
-    assert [line.partition("#")[0].strip() for line in first.text.splitlines()] == [
-        "make demo",
-        "make test",
-    ]
+SHELL = [
+    [line.partition("#")[0].strip() for line in block.text.splitlines()]
+    for block in BLOCKS
+    if block.info == "sh"
+]
+
+
+def test_it_says_how_to_install_it_and_has_the_two_commands_of_a_clone() -> None:
+    install, clone, *_ = SHELL
+    assert install == ["pip install dragoman", "uv tool install dragoman"]
+    assert clone == ["make demo", "make test"]
+
+
+def test_it_shows_at_most_ten_lines_of_shell() -> None:
+    assert 5 <= len(COMMANDS) <= 10
 
 
 def test_a_user_learns_how_to_begin() -> None:

@@ -1,24 +1,31 @@
-"""Every claim of docs/explanation/security.md names tests, and these exist."""
+"""Every claim of docs/explanation/security.md is in the index with tests, and these exist."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 
-from tests.docs.markdown import ROOT, prose
+from tests.docs.markdown import ROOT, prose, section, table
 
 DOCUMENT = ROOT / "docs" / "explanation" / "security.md"
+INDEX = ROOT / "docs" / "explanation" / "security-tests.md"
+OPEN = "What is not protected"
 
 
-def claims() -> list[tuple[str, list[str]]]:
-    """The rows of the tables: what holds, and the tests that prove it."""
-    found = []
-    for _, line in prose(DOCUMENT):
-        if line.startswith("| ") and "::" in line:
-            claim, _, proof = line.strip("| ").partition(" | ")
-            found.append((claim, re.findall(r"`([^`]+)`", proof)))
-    return found
+def chapters() -> list[str]:
+    """The headings with claims."""
+    headings = [line[3:] for _, line in prose(DOCUMENT) if line.startswith("## ")]
+    assert headings[-1] == OPEN
+    return headings[:-1]
+
+
+def claims(chapter: str) -> Iterator[str]:
+    """The items of a list, each in one line and without its full stop."""
+    text = "\n".join(section(DOCUMENT, chapter))
+    for item in re.split(r"(?m)^- ", text)[1:]:
+        yield " ".join(item.split()).removesuffix(".")
 
 
 @cache
@@ -28,21 +35,22 @@ def functions_in(path: str) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
 
 
-def test_every_row_of_a_table_is_a_claim_with_a_test_that_exists() -> None:
-    rows = [line for _, line in prose(DOCUMENT) if line.startswith("| ")]
-    heads = [line for line in rows if line == "| what holds | proved by |"]
-    assert len(claims()) == len(rows) - len(heads)
+def test_the_index_has_the_claims_of_the_page_in_its_order() -> None:
+    headings = [line[3:] for _, line in prose(INDEX) if line.startswith("## ")]
+    assert headings == chapters()
+    for chapter in chapters():
+        assert [row[0] for row in table(section(INDEX, chapter))] == list(claims(chapter))
+    assert sum(len(list(claims(chapter))) for chapter in chapters()) > 40
+
+
+def test_every_claim_has_a_test_that_exists() -> None:
     missing = []
-    for claim, proofs in claims():
-        assert proofs, f"nothing proves that {claim}"
-        for proof in proofs:
-            path, _, name = proof.partition("::")
-            if not (ROOT / path).is_file() or name not in functions_in(path):
-                missing.append(proof)
+    for chapter in chapters():
+        for claim, proof in table(section(INDEX, chapter)):
+            proofs = re.findall(r"`([^`]+)`", proof)
+            assert proofs, f"nothing proves that {claim}"
+            for each in proofs:
+                path, _, name = each.partition("::")
+                if not (ROOT / path).is_file() or name not in functions_in(path):
+                    missing.append(each)
     assert missing == []
-
-
-def test_every_chapter_with_claims_says_from_whom_it_protects() -> None:
-    headings = [line[3:] for _, line in prose(DOCUMENT) if line.startswith("## ")]
-    assert headings[-1] == "What is not protected"
-    assert len(claims()) >= len(headings)
