@@ -54,11 +54,13 @@ docs: $(READY)  ## build the documentation site in build/docs; needs no network
 	@$(BIN)/python scripts/build_docs.py
 
 # To another place first: a script that fails leaves the old picture.
-picture: $(READY)  ## draw the pictures of the documents again: a real run, and the states of a broker
+picture: $(READY)  ## draw the pictures of the documents again
 	@mkdir -p build && $(BIN)/python scripts/render_run.py > build/run.svg
 	@mv build/run.svg docs/images/run.svg
 	@$(BIN)/python scripts/draw_states.py > build/broker-states.svg
 	@mv build/broker-states.svg docs/images/broker-states.svg
+	@$(BIN)/python scripts/draw_speed.py > build/speed.svg
+	@mv build/speed.svg docs/images/speed.svg
 
 fmt: $(READY)  ## format the code and sort the imports
 	@$(BIN)/ruff check --quiet --select I --fix .

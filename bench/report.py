@@ -172,4 +172,4 @@ def documented(document: str, text: str, *, begin: str = BEGIN, end: str = END) 
     _, ended, after = rest.partition(end)
     if not (begun and ended):
         raise SystemExit(f"the document has no {begin!r} before {end!r}")
-    return f"{before}{begin}\n\n```text\n{text}```\n\n{end}{after}"
+    return f"{before}{begin}\n\n{text}\n{end}{after}"
