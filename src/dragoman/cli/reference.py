@@ -6,6 +6,7 @@ is out of date.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any, Final
@@ -18,8 +19,8 @@ WIDTH: Final = 78
 
 HEAD: Final = """# The command line
 
-What `dragoman --help` and `dragoman COMMAND --help` say. This page is made of those texts, and a
-test compares them:
+What `dragoman --help` and `dragoman COMMAND --help` print. This page is generated from those texts,
+and a test compares them:
 
 ```sh
 python -m dragoman.cli.reference > docs/reference/cli.md
@@ -27,16 +28,27 @@ python -m dragoman.cli.reference > docs/reference/cli.md
 
 `python -m dragoman` is the same command. [Exit codes](exit-codes.md) say how a command ended, and
 [lines of JSON](cli-json.md) are what `--format json` prints. `dragoman --install-completion`
-teaches your shell to complete commands, options and the names of peers.
+lets your shell complete commands, options and the names of peers.
 """
 
 
 def page() -> str:
     """The whole page."""
-    parts = [HEAD]
-    for path, text in helps():
+    described = list(helps())
+    parts = [HEAD, "\n".join(_index(described)) + "\n"]
+    for path, text in described:
         parts.append(f"## {' '.join(path)}\n\n```text\n{text}\n```\n")
     return "\n".join(parts)
+
+
+def _index(described: list[tuple[tuple[str, ...], str]]) -> Iterator[str]:
+    """A table of all commands with the first sentence of each, linked to its place on the page."""
+    yield from ("## Index", "", "| command | what it does |", "|---|---|")
+    for path, text in described[1:]:
+        first, *_ = text.partition("\n\n")[2].split("\n\n")
+        sentence = re.split(r"(?<=[.?])\s", " ".join(first.split()))[0]
+        name = " ".join(path[1:])
+        yield f"| [`{name}`](#{'-'.join(path)}) | {sentence.replace('|', chr(92) + '|')} |"
 
 
 def helps(width: int = WIDTH) -> Iterator[tuple[tuple[str, ...], str]]:

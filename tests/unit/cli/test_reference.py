@@ -19,3 +19,12 @@ def test_the_page_does_not_depend_on_the_terminal(monkeypatch: pytest.MonkeyPatc
     before = page()
     monkeypatch.setenv("COLUMNS", "40")
     assert page() == before
+
+
+def test_the_index_leads_to_every_command_with_one_sentence() -> None:
+    index = page().partition("## Index\n")[2].partition("\n## ")[0]
+    for path, _ in list(helps())[1:]:
+        (row,) = [
+            each for each in index.splitlines() if each.startswith(f"| [`{' '.join(path[1:])}`]")
+        ]
+        assert f"](#{'-'.join(path)}) | " in row and row.count(" | ") == 1
