@@ -18,6 +18,9 @@ TIMEOUT = 30.0
 CTRL_C = "\x03"
 CTRL_D = "\x04"
 
+READY = "\x1b[?2004h"
+"""What a line editor shows when it reads keys: from now on a paste is marked as one."""
+
 
 class Terminal:
     """A running program and what it has shown so far."""

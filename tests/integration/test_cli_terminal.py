@@ -1,4 +1,4 @@
-"""What a person at a terminal sees and can do: colours, questions, Ctrl-C, talking turn by turn."""
+"""What a person at a terminal sees and can do: colours, questions, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.transports.process.strays import find_owned
 from tests.integration.cli_shell import Cli, cli_in
-from tests.integration.pty_terminal import CTRL_C, CTRL_D
+from tests.integration.pty_terminal import CTRL_C
 
 
 @pytest.fixture
@@ -123,59 +123,3 @@ def test_a_reader_that_goes_away_ends_it_quietly(cli: Cli) -> None:
     assert os.waitstatus_to_exitcode(status) == 1
     assert cli.agents_left() == []
     assert find_owned(str(pid)) == []
-
-
-# -- talking
-
-
-def test_a_chat_has_many_turns_in_one_session(cli: Cli) -> None:
-    with cli.terminal("chat", "--", *cli.agent) as terminal:
-        terminal.expect("talking with Tester")
-        terminal.expect("> ")
-        terminal.type("one\n")
-        terminal.expect("you said one")
-        terminal.expect("> ")
-        terminal.type("/help\n")
-        assert "/dance where" in terminal.expect("Dance a little")
-        terminal.expect("> ")
-        terminal.type("/dance home\n")
-        terminal.expect("danced home")
-        terminal.expect("> ")
-        terminal.type(CTRL_D)
-        assert terminal.wait() == 0
-    assert cli.agents_left() == []
-
-
-def test_ctrl_c_in_a_chat_cancels_the_turn_and_at_the_prompt_leaves(cli: Cli) -> None:
-    with cli.terminal("chat", "--", *cli.agent) as terminal:
-        terminal.expect("> ")
-        terminal.type("wait\n")
-        terminal.expect("waiting")
-        terminal.type(CTRL_C)
-        terminal.expect("[ended] cancelled")
-        terminal.expect("> ")
-        terminal.type("again\n")
-        terminal.expect("you said again")
-        terminal.expect("> ")
-        terminal.type(CTRL_C)
-        assert terminal.wait() == 0
-    assert cli.agents_left() == []
-
-
-def test_twice_ctrl_c_leaves_a_chat_with_an_agent_that_does_not_listen(cli: Cli) -> None:
-    with cli.terminal("chat", "--", *cli.agent) as terminal:
-        terminal.expect("> ")
-        terminal.type("stubborn\n")
-        terminal.expect("never")
-        terminal.type(CTRL_C)
-        terminal.expect("once more")
-        terminal.type(CTRL_C)
-        assert terminal.wait() == 130
-    assert cli.agents_left() == []
-
-
-def test_without_a_terminal_every_line_is_a_prompt(cli: Cli) -> None:
-    done = cli.child("chat", "--format", "quiet", "--", *cli.agent, stdin="one\n\ntwo\n")
-    assert (done.code, done.out) == (0, "you said one\nyou said two\n")
-    failed = cli("chat", "--format", "quiet", "--", *cli.agent, stdin="write\nthree\n")
-    assert (failed.code, failed.out) == (5, "you said three\n")

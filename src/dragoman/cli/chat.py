@@ -1,13 +1,16 @@
-"""`dragoman chat`: help, and the loop that reads a prompt and runs a turn.
+"""`dragoman chat`: help, and the loop that reads a line and runs a turn or a command.
 
-Options are in `cli.prompt_options`, turns and interrupts in `cli.prompt_session`; `command_loop`
-reads lines.
+Options are in `cli.prompt_options`, turns and commands in `cli.chat_session`. Lines are read by
+`cli.chat_input` on a terminal, else by `command_loop`.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -18,22 +21,25 @@ from dragoman.cli.command_module import (
     with_options,
     words_after_dashes,
 )
-from dragoman.cli.output.terminal import put_err, put_out
+from dragoman.cli.output.terminal import put_err
 from dragoman.cli.prompt_options import COMMANDS
 from dragoman.errors import BrokerError, ConnectionLost, DragomanError, UsageError
 
 if TYPE_CHECKING:
+    from dragoman.cli.chat_input import ChatInput
+    from dragoman.cli.chat_session import Chat
     from dragoman.cli.command_loop import CommandLoop
     from dragoman.cli.output.renderer import Renderer
-    from dragoman.cli.prompt_session import PromptSession
-    from dragoman.cli.run_plan import RunPlan
+    from dragoman.cli.run_plan import RunOptions, RunPlan
 
 HELP = """
 Talk with an agent, turn by turn.
 
-Every line is a prompt in one session. /help shows the agent's own commands, /quit and the end of
-input (Ctrl-D) leave. Ctrl-C cancels the running turn; twice, or at the prompt, it leaves. Without a
-terminal each line of stdin is a prompt, and the exit code is that of the first turn that failed.
+On a terminal, Enter sends a prompt, Alt-Enter or Ctrl-J begins a new line, and a paste of several
+lines is one prompt. /help shows the commands: /model, /mode, /peer, /new, /sessions, /cost, /quit
+and those of the agent. Ctrl-C cancels the running turn; at an empty prompt, twice, it leaves, as
+Ctrl-D does. Without a terminal each line of stdin is a prompt, and the exit code is that of the
+first turn that failed.
 
 \b
 Examples:
@@ -43,6 +49,8 @@ Examples:
   dragoman chat -- python my_agent.py
   printf 'hello\\nand again\\n' | dragoman chat scout
 """
+
+LEAVE_HINT: Final = "Ctrl-C once more leaves, as do Ctrl-D and /quit"
 
 app = new_app()
 
@@ -58,10 +66,11 @@ def chat(context: typer.Context, *, peer: str | None, trace: Path | None, **give
     from dragoman.cli.command_start import perform, prepare
     from dragoman.cli.run_plan import RunOptions
 
-    plan, show = prepare(RunOptions(peer=peer, command=command, **given), trace)
+    options = RunOptions(peer=peer, command=command, **given)
+    plan, show = prepare(options, trace)
     live = CommandLoop()
     try:
-        code = perform(live, lambda: converse(plan, live, show))
+        code = perform(live, lambda: converse(plan, live, show, options))
     except DragomanError as error:
         from dragoman.cli import error_messages
 
@@ -70,76 +79,97 @@ def chat(context: typer.Context, *, peer: str | None, trace: Path | None, **give
     raise typer.Exit(code)
 
 
-async def converse(plan: RunPlan, live: CommandLoop, show: Renderer) -> int:
-    """Prompts and turns until somebody leaves."""
+async def converse(plan: RunPlan, live: CommandLoop, show: Renderer, options: RunOptions) -> int:
+    """Run prompts and commands until the user leaves."""
+    from dragoman.cli.chat_session import Chat
     from dragoman.cli.output.terminal import is_interactive
-    from dragoman.cli.prompt import blocks
-    from dragoman.cli.prompt_session import talking
 
     interactive = is_interactive()
-    show.tells_jobs = False
     code = 0
-    async with talking(plan, live, show) as session:
+    async with (
+        Chat(plan, live, show, options, interactive=interactive) as chat,
+        _lines(chat) as read,
+    ):
         if interactive:
-            info = session.run.peer.info
-            named = info.title or info.name or plan.name
-            show.notice(f"talking with {named}; /help for its commands, Ctrl-D to leave")
-        while (line := await _next_line(live, interactive=interactive)) is not None:
-            word = line.strip()
-            if word in ("/quit", "/exit"):
-                break
-            if not word:
-                continue
-            if word == "/help":
-                _show_help(session, show)
+            chat.show.notice(f"talking with {chat.title}; /help for the commands, Ctrl-D to leave")
+        while (line := await read()) is not None:
+            if not line.strip():
                 continue
             try:
-                content = blocks(
-                    line,
-                    typed=line,
-                    images=(),
-                    workspace=plan.workspace,
-                    can=session.run.peer.capabilities,
-                    peer=plan.name,
-                )
-            except UsageError as error:
-                show.failed(error)
+                prompt = await chat.obey(line)
+                if prompt is None:
+                    if chat.over:
+                        break
+                    continue
+                content = chat.content(prompt)
+            except DragomanError as error:
+                chat.failed(error)
                 code = code or 2
                 continue
-            report = await session.turn(content)
+            try:
+                report = await chat.turn(prompt, content)
+            except UsageError as error:
+                if not interactive:
+                    raise
+                chat.failed(error)
+                continue
             code = code or report.exit_code
             lost = isinstance(report.result.error, ConnectionLost | BrokerError)
-            if show.broken or live.terminated or lost:
+            if chat.show.broken or live.terminated or lost:
                 return report.exit_code
             live.calm()
-    return int(show.lost) if interactive else code or int(show.lost)
+        return int(chat.show.lost) if interactive else code or int(chat.show.lost)
 
 
-def _show_help(session: PromptSession, show: Renderer) -> None:
-    # Programs get the commands as an event, and every line of their output is JSON.
-    if session.plan.format == "json":
-        show.notice(help_of(session))
-    else:
-        put_out(help_of(session))
+@asynccontextmanager
+async def _lines(chat: Chat) -> AsyncIterator[LineReader]:
+    """What reads the lines of a chat, as long as it is open."""
+    if not chat.interactive:
+        yield LineReader(chat)
+        return
+    if os.environ.get("TERM", "dumb" if os.name == "posix" else "") == "dumb":
+        yield LineReader(chat)
+        return
+    from dragoman.cli.chat_input import HISTORY, ChatInput
+    from dragoman.paths import find_paths
 
-
-async def _next_line(live: CommandLoop, *, interactive: bool) -> str | None:
-    from dragoman.cli.command_loop import Interrupted
-
+    editor = ChatInput(
+        history=find_paths().state / HISTORY,
+        redact=chat.redacted,
+        complete=chat.suggestions,
+        on_trouble=lambda text: chat.show.notice(text),
+    )
+    chat.live.suspend_prompt = editor.suspended
     try:
-        return await live.line("> " if interactive else "")
-    except Interrupted:
-        put_err("\n")
-        return None
+        yield LineReader(chat, editor)
+    finally:
+        chat.live.suspend_prompt = None
+        await editor.aclose()
 
 
-def help_of(session: PromptSession) -> str:
-    """The commands of the agent, and ours."""
-    from dragoman.cli.output.escape import one_line
-    from dragoman.cli.output.tables import aligned
+class LineReader:
+    """Reads the lines of a chat. On a terminal the first Ctrl-C only shows how to leave."""
 
-    rows = [("  /help", "show this list"), ("  /quit", "leave")]
-    for command in session.run.seen.view.commands:
-        hint = f" {one_line(command.hint)}" if command.hint else ""
-        rows.append((f"  /{one_line(command.name)}{hint}", one_line(command.description)))
-    return "\n".join(aligned(rows)) + "\n"
+    def __init__(self, chat: Chat, editor: ChatInput | None = None) -> None:
+        self._chat = chat
+        self._editor = editor
+        chat.editor = editor
+
+    async def __call__(self) -> str | None:
+        """The next line; None to leave."""
+        from dragoman.cli.command_loop import Interrupted
+
+        chat = self._chat
+        warned = False
+        while True:
+            try:
+                if self._editor is not None:
+                    return await self._editor.read()
+                return await chat.live.line("> " if chat.interactive else "")
+            except Interrupted:
+                if self._editor is None:
+                    put_err("\n")
+                if warned or not chat.interactive:
+                    return None
+                warned = True
+                chat.show.notice(LEAVE_HINT)

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from types import FrameType
 from typing import Any, Final, TypeAlias
 
@@ -58,6 +58,8 @@ class CommandLoop:
         """Whether somebody ended us from outside."""
         self.hung_up = False
         """Whether that was because the terminal is gone: then nobody wants anything to stop."""
+        self.suspend_prompt: Callable[[], AbstractAsyncContextManager[None]] | None = None
+        """Takes an open prompt off the terminal while a question is asked."""
         self._on_interrupt: Callable[[int], None] | None = None
         self._wanted: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
         self._reading = 0
@@ -82,6 +84,12 @@ class CommandLoop:
         once its line is the next to be read, and nothing else is shown until there is an answer;
         what was typed before it is dropped. Raises `Interrupted` if Ctrl-C is typed instead.
         """
+        if not question or self.suspend_prompt is None:
+            return await self._line(prompt, question, fresh=fresh)
+        async with self.suspend_prompt():
+            return await self._line(prompt, question, fresh=fresh)
+
+    async def _line(self, prompt: str, question: str, *, fresh: bool) -> str | None:
         future = asyncio.get_running_loop().create_future()
         wanted = _Wanted(prompt, future, question, fresh or bool(question))
         self._wanted.put(wanted)

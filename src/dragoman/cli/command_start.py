@@ -37,6 +37,11 @@ def prepare(options: RunOptions, trace: Path | None) -> tuple[RunPlan, Renderer]
         show_as(asked, strict=options.json_strict).failed(error)
         # Typer lets it pass, and `run` does without typer.
         raise SystemExit(int(error_messages.exit_code(error))) from None
+    return plan, show_of(plan, options)
+
+
+def show_of(plan: RunPlan, options: RunOptions) -> Renderer:
+    """The renderer of a plan, which has shown its notices. A trace is redacted for its peer."""
     if os.environ.get(TRACE_VARIABLE):
         # Not at the top: a command without a trace does not load it.
         from dragoman.config.secrets import redactor
@@ -46,7 +51,7 @@ def prepare(options: RunOptions, trace: Path | None) -> tuple[RunPlan, Renderer]
     show = show_as(plan.format, strict=options.json_strict, verbose=options.verbose)
     for notice in plan.notices:
         show.notice(notice)
-    return plan, show
+    return show
 
 
 def _format(options: RunOptions) -> Format:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -61,6 +61,8 @@ class PromptSession(RunListener):
             listener=self,
             cancel=CancelHandle(one_turn=True),
         )
+        self.on_event: Callable[[Event], None] | None = None
+        """Called with every event that is shown."""
         self._live = live
         self._waiting_since: float | None = time.monotonic()
         """Since when the person waits for the first turn: the agent is started, too."""
@@ -128,6 +130,8 @@ class PromptSession(RunListener):
     def event(self, event: Event) -> None:
         if not self._muted:
             self.show.event(event)
+            if self.on_event is not None:
+                self.on_event(event)
 
     def notice(self, text: str) -> None:
         self.show.notice(text)

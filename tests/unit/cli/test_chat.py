@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from dragoman.cli.chat import converse
+from dragoman.cli.chat import LEAVE_HINT, converse
 from dragoman.cli.command_loop import Interrupted
 from dragoman.cli.output import terminal
+from dragoman.cli.run_plan import RunOptions
 from dragoman.client.results import Result
 from dragoman.errors import ProcessExited
 from dragoman.events import model
@@ -25,6 +26,7 @@ class Chat:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *lines: Any, person: bool = False) -> None:
         monkeypatch.setattr(terminal, "is_interactive", lambda: person)
+        monkeypatch.setenv("TERM", "dumb")
         self.agent = ActedAgent()
         self.agent.answers = self.answer
         monkeypatch.setattr(run, "open_peer", self.agent.open_peer)
@@ -38,7 +40,7 @@ class Chat:
         return self.results.pop(0) if self.results else Result(Outcome.OK, "fine")
 
     async def run(self) -> int:
-        return await converse(plan(), self.stage, self.show)
+        return await converse(plan(), self.stage, self.show, RunOptions(peer="actor", command=None))
 
 
 @aio
@@ -76,15 +78,32 @@ async def test_help_lists_the_agents_commands_and_prompts_nothing(
     chat.agent.tell_settings = also_commands  # type: ignore[method-assign]
     await chat.run()
     out = capsys.readouterr().out
-    assert "  /go where  Go ␛[2J somewhere\n" in out and "/quit" in out
+    assert "  /go where         Go ␛[2J somewhere\n" in out and "/quit" in out
     assert chat.prompts == ["/go home"], "commands of the agent go to the agent"
 
 
 @aio
-async def test_ctrl_c_at_the_prompt_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    chat = Chat(monkeypatch, "one", Interrupted(), "two", person=True)
+async def test_ctrl_c_at_the_prompt_says_how_to_leave_and_twice_it_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pressed = Interrupted()
+    chat = Chat(monkeypatch, "one", pressed, "two", pressed, pressed, "three", person=True)
     assert await chat.run() == 0
-    assert chat.prompts == ["one"]
+    assert chat.prompts == ["one", "two"]
+    assert [text for text in chat.show.notices if "leaves" in text] == [LEAVE_HINT, LEAVE_HINT]
+
+
+@aio
+async def test_a_command_that_nobody_has_is_no_prompt_for_a_person_and_one_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    person = Chat(monkeypatch, "/hlep", "//hlep me", None, person=True)
+    assert await person.run() == 0
+    assert person.prompts == ["/hlep me"]
+    assert any("did you mean /help?" in text for text in person.show.notices)
+    pipe = Chat(monkeypatch, "/hlep", None)
+    assert await pipe.run() == 0
+    assert pipe.prompts == ["/hlep"]
 
 
 @aio

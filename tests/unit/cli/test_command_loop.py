@@ -9,6 +9,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -340,3 +342,28 @@ def test_a_question_that_is_not_asked_any_more_stops_waiting_and_is_no_interrupt
             return stage.interrupts
 
         assert stage.run(work) == 0
+
+
+def test_an_open_prompt_is_off_the_screen_while_a_question_is_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed(monkeypatch, "a line\nyes\n")
+    stage = CommandLoop()
+    order: list[str] = []
+
+    @asynccontextmanager
+    async def suspended() -> AsyncIterator[None]:
+        order.append("off")
+        yield
+        order.append("on")
+
+    async def work() -> int:
+        stage.suspend_prompt = suspended
+        assert await stage.line("> ") == "a line"
+        assert order == []
+        assert await stage.line("? ", question="Shall I?\n") == "yes"
+        return 0
+
+    assert stage.run(work) == 0
+    assert order == ["off", "on"]
+    assert capsys.readouterr().err == "Shall I?\n"

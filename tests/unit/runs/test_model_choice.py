@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from dragoman.events.view import View
 from dragoman.runs.model_choice import (
     choose_model,
     match,
+    mode_choices,
+    model_choices,
     model_in_use,
     model_option,
     offered_models,
@@ -259,3 +262,22 @@ def test_another_mode_than_the_wanted_one_is_an_error() -> None:
     require_mode(View(mode="plan"), "plan", peer="x")
     with pytest.raises(ProtocolMismatch, match="x was asked for the mode 'plan' and took 'code'"):
         require_mode(View(mode="code"), "plan", peer="x")
+
+
+def test_modes_are_those_of_the_option_or_those_that_the_peer_lists() -> None:
+    option = SessionOption(
+        "m", "Mode", "ask", (Choice("ask", "Ask"), Choice("code", "Code")), "mode"
+    )
+    listed = (SessionOption("plan", "Plan", "plan"),)
+    assert mode_choices(View(modes=listed)) == [Choice("plan", "Plan")]
+    assert mode_choices(View(options=(option,), modes=listed)) == option.choices
+    assert mode_choices(View()) == []
+    with pytest.raises(Unsupported, match="tester has no mode 'cod'; did you mean code"):
+        match("cod", option.choices, peer="tester", what="mode")
+
+
+def test_models_are_those_of_the_option_or_those_that_the_conversation_tells() -> None:
+    conversation: Any = SimpleNamespace(model_choices=(Choice("big", "Big"),))
+    assert model_choices(conversation, View()) == (Choice("big", "Big"),)
+    option = SessionOption("m", "Model", "a", (Choice("a", "A"),), "model")
+    assert model_choices(conversation, View(options=(option,))) == option.choices

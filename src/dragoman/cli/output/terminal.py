@@ -12,7 +12,7 @@ import os
 import struct
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import IO, Final, TextIO
 
@@ -38,6 +38,7 @@ class Held:
         self._streams: list[TextIO] = []
         self._lost = 0
         self._failed: OSError | None = None
+        self._on_kept: Callable[[], None] | None = None
 
     def write(self, stream: TextIO, text: str) -> None:
         """Write now, or when the question that is open has been answered."""
@@ -51,8 +52,9 @@ class Held:
             stream.write(text)
 
     @contextmanager
-    def hold(self) -> Iterator[None]:
-        """Keep everything back until the block ends."""
+    def hold(self, on_kept: Callable[[], None] | None = None) -> Iterator[None]:
+        """Keep everything back until the block ends. `on_kept` is called once, in the thread of the
+        writer, when there is something to keep."""
         # Not at the top: every command loads this module, and few ask a question.
         import tempfile
 
@@ -61,12 +63,12 @@ class Held:
                 raise RuntimeError("one question at a time")
             spool = tempfile.SpooledTemporaryFile(MEMORY_SIZE)
             self._spool = spool
-            self._streams, self._lost = [], 0
+            self._streams, self._lost, self._on_kept = [], 0, on_kept
         try:
             yield
         finally:
             with self._lock, spool:
-                self._spool = None
+                self._spool = self._on_kept = None
                 self._release(spool)
 
     def _keep(self, spool: IO[bytes], stream: TextIO, text: str) -> None:
@@ -83,6 +85,9 @@ class Held:
             except OSError:
                 pass  # The folder for temporary files is full.
             self._lost += len(piece)
+        told, self._on_kept = self._on_kept, None
+        if told is not None:
+            told()
 
     def _release(self, spool: IO[bytes]) -> None:
         try:

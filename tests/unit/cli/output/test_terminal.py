@@ -23,6 +23,7 @@ from dragoman.cli.output.terminal import (
     is_terminal,
     put,
     put_data,
+    put_err,
     put_question,
     silence,
     wants_colour,
@@ -229,3 +230,17 @@ def test_there_is_one_question_at_a_time() -> None:
     held = Held()
     with held.hold(), pytest.raises(RuntimeError), held.hold():
         pass
+
+
+def test_who_holds_output_back_is_told_once_that_there_is_some(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told: list[str] = []
+    with held.hold(lambda: told.append("kept")):
+        put_err("one ")
+        put_err("two")
+    assert told == ["kept"]
+    assert capsys.readouterr().err == "one two"
+    with held.hold(lambda: told.append("again")):
+        pass
+    assert told == ["kept"]

@@ -1,0 +1,237 @@
+"""Slash commands of `dragoman chat`: their names, what a line means, and its completions.
+
+`cli.chat_session` carries them out. Commands of the agent are sent to the agent as prompts. A
+line that looks like a command and is not one is an error; ``//`` begins a prompt with a slash.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from dragoman.cli.output.escape import one_line
+from dragoman.cli.output.tables import aligned
+from dragoman.errors import UsageError
+from dragoman.errors.usage import nearest
+from dragoman.events.parts import SlashCommand, Usage
+
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "help": ("", "show this list"),
+    "model": ("[NAME]", "show the models, or use one"),
+    "mode": ("[NAME]", "show the modes, or use one"),
+    "peer": ("[NAME]", "show the peers, or go on with another one, which gets a summary"),
+    "new": ("[NAME]", "begin a new session, with a name if it is to be kept open"),
+    "sessions": ("[NAME]", "list the sessions of this project, or go on with one"),
+    "cost": ("", "show the tokens and the cost of this chat"),
+    "quit": ("", "leave"),
+}
+"""Ours: what comes behind each, and its description."""
+
+OTHER_NAMES: Final = {"exit": "quit", "models": "model", "modes": "mode", "peers": "peer"}
+"""Words for our commands that people know from elsewhere."""
+
+KEYS: Final = (
+    ("  Enter", "send the prompt"),
+    ("  Alt-Enter, Ctrl-J", "begin a new line; a paste of several lines is one prompt"),
+    ("  Up, Ctrl-R", "earlier prompts, and search them; a leading space keeps one out"),
+    ("  Tab", "complete commands, names and @files"),
+    ("  Ctrl-C", "cancel the running turn; clear the prompt; twice: leave"),
+    ("  Ctrl-D", "leave"),
+)
+
+TAKES_NO_NAME: Final = frozenset({"help", "cost", "quit"})
+
+_COMMAND: Final = re.compile(r"/([A-Za-z][\w.:-]*)(?:\s+(.*))?\Z", re.DOTALL)
+"""A path such as ``/usr/bin`` is not a command."""
+
+_MENTION: Final = re.compile(r"""(?<![\w@./\\`])@(?:"([^"\n]*)|([\w./~+=,:-]*))\Z""")
+"""A mention of a file that is being typed, as `prompt.MENTION` has it when it is complete."""
+
+_PLAIN: Final = re.compile(r"[\w./~+=,:-]+")
+"""A path that can be mentioned without quotes."""
+
+MAX_FILES: Final = 200
+"""Names of files that are offered at most."""
+
+
+class OwnCommand(NamedTuple):
+    """A command of ours that was typed."""
+
+    name: str
+    argument: str
+
+
+def meaning_of(line: str, offered: Iterable[str]) -> OwnCommand | str:
+    """A command of ours, or the prompt that a line is. `offered` are the agent's commands.
+
+    Raises `UsageError` for a command that neither side has.
+    """
+    text = line.strip()
+    if text.startswith("//"):
+        return text[1:]
+    found = _COMMAND.match(text)
+    if found is None:
+        return line
+    name, argument = found[1], (found[2] or "").strip()
+    if name in COMMANDS:
+        if argument and name in TAKES_NO_NAME:
+            raise UsageError(f"/{name} stands alone; //{name} sends it to the agent")
+        return OwnCommand(name, argument)
+    names = list(offered)
+    if name in names:
+        return line
+    if name in OTHER_NAMES:
+        return OwnCommand(OTHER_NAMES[name], argument)
+    near = " or ".join(f"/{each}" for each in nearest(name, [*COMMANDS, *names]))
+    advice = f"did you mean {near}?" if near else "/help lists the commands."
+    raise UsageError(f"there is no command /{name}; {advice} //{name} sends it as text")
+
+
+def help_page(theirs: Sequence[SlashCommand], *, keys: bool) -> str:
+    """Our commands, those of the agent that ours do not hide, and the keys."""
+    rows = [(f"  /{name} {hint}".rstrip(), about) for name, (hint, about) in COMMANDS.items()]
+    for command in theirs:
+        hint = f" {one_line(command.hint)}" if command.hint else ""
+        slash = "//" if command.name in COMMANDS else "/"
+        rows.append((f"  {slash}{one_line(command.name)}{hint}", one_line(command.description)))
+    rows.append(("  //TEXT", "send /TEXT to the agent as it is"))
+    if keys:
+        rows += KEYS
+    return "\n".join(aligned(rows)) + "\n"
+
+
+# -- completion
+
+
+class Suggestion(NamedTuple):
+    """A completion: `text` takes the place of the last `replaces` characters."""
+
+    text: str
+    replaces: int
+    about: str = ""
+
+
+def suggestions(
+    text: str,
+    *,
+    theirs: Sequence[SlashCommand],
+    names: Callable[[str], Iterable[tuple[str, str]]],
+    workspace: Path,
+) -> Iterator[Suggestion]:
+    """The completions of what was typed before the cursor.
+
+    `names` lists the names, with a description, that can follow a command of ours.
+    """
+    mention = _MENTION.search(text)
+    if mention is not None:
+        yield from _files(mention, workspace)
+        return
+    if not text.startswith("/") or text.startswith("//"):
+        return
+    word, space, argument = text[1:].partition(" ")
+    if not space:
+        yield from _commands(word, theirs)
+    elif word in COMMANDS and "\n" not in argument:
+        for name, about in names(word):
+            if _can_be_typed(name) and name.startswith(argument):
+                yield Suggestion(name, len(argument), about)
+
+
+def _commands(word: str, theirs: Sequence[SlashCommand]) -> Iterator[Suggestion]:
+    ours = {name: about for name, (_, about) in COMMANDS.items()}
+    known = {**{each.name: each.description for each in theirs}, **ours}
+    for name, about in known.items():
+        if name.startswith(word) and _can_be_typed(name):
+            yield Suggestion(f"/{name}", len(word) + 1, about)
+
+
+def _can_be_typed(name: str) -> bool:
+    """Whether a name that an agent may have chosen can stand in a line as it is."""
+    return bool(name) and name.isprintable() and not any(map(str.isspace, name))
+
+
+def _files(mention: re.Match[str], workspace: Path) -> Iterator[Suggestion]:
+    typed = mention[1] if mention[1] is not None else mention[2]
+    folder, _, beginning = typed.rpartition("/")
+    root = workspace.resolve()
+    try:
+        place = (root / Path(folder or ("/" if typed.startswith("/") else "."))).resolve()
+        if not place.is_relative_to(root):
+            return
+        with os.scandir(place) as entries:
+            found = sorted(
+                (entry.name, entry.is_dir())
+                for entry in entries
+                if entry.name.startswith(beginning)
+                and (beginning or not entry.name.startswith("."))
+                and entry.name.isprintable()
+                and '"' not in entry.name
+            )
+    except (OSError, ValueError):
+        return
+    replaces = len(mention[0])
+    for name, is_folder in found[:MAX_FILES]:
+        path = f"{folder}/{name}" if folder else name
+        # A folder is open at its end, so that what is in it can be completed next.
+        end = "/" if is_folder else ""
+        if _PLAIN.fullmatch(path):
+            yield Suggestion(f"@{path}{end}", replaces)
+        else:
+            quote = "" if is_folder else '"'
+            yield Suggestion(f'@"{path}{end}{quote}', replaces)
+
+
+# -- pages
+
+
+def choice_page(
+    what: str, choices: Sequence[tuple[str, str]], current: str | None, *, more: str = ""
+) -> str:
+    """The values that a command can choose from, with a mark at the one in use."""
+    rows: list[tuple[str, str]] = [
+        (f"{'*' if value == current else ' '} {one_line(value)}", one_line(about))
+        for value, about in choices
+    ]
+    if current is not None and all(value != current for value, _ in choices):
+        rows.insert(0, (f"* {one_line(current)}", ""))
+    if not rows:
+        return f"the agent does not tell its {what}s\n"
+    return "\n".join(aligned(rows)) + f"\n{more}"
+
+
+def cost_page(used: Sequence[Usage | None]) -> str:
+    """What the turns of a chat have used together, and of how many that is not known."""
+    from dragoman.cli.output.turn_text import money, tokens
+
+    if not used:
+        return "no turns yet\n"
+    told = [usage for usage in used if usage is not None]
+    parts = [f"{len(used)} turn{'s' if len(used) > 1 else ''}"]
+    counted = [usage for usage in told if tokens(usage)]
+    if counted:
+        parts.append(
+            tokens(
+                Usage(
+                    input_tokens=_sum(usage.input_tokens for usage in counted),
+                    output_tokens=_sum(usage.output_tokens for usage in counted),
+                    total_tokens=_sum(usage.total_tokens for usage in counted),
+                )
+            )
+        )
+    costs: dict[str | None, float] = {}
+    for usage in told:
+        if usage.cost is not None:
+            costs[usage.cost.unit] = costs.get(usage.cost.unit, 0.0) + usage.cost.amount
+    parts += [money(amount, unit) for unit, amount in costs.items()]
+    unknown = sum(usage is None or usage.cost is None for usage in used)
+    if unknown:
+        parts.append(f"cost of {'all' if unknown == len(used) else unknown} unknown")
+    return ", ".join(parts) + "\n"
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None

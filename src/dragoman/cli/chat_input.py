@@ -1,0 +1,252 @@
+"""The line editor of `dragoman chat` on a terminal: keys, multi-line input, completion, history.
+
+Runs prompt_toolkit in the event loop. Output that comes while the prompt is open is held back and
+then shown above it, and a question to the user takes its place on the screen (`suspended`). What a
+line means is left to `cli.chat_commands`. Only a chat on a terminal imports this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from prompt_toolkit import PromptSession as LineEditor
+from prompt_toolkit.application import in_terminal
+from prompt_toolkit.completion import (
+    CompleteEvent,
+    Completer,
+    Completion,
+    get_common_complete_suffix,
+)
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import has_focus
+from prompt_toolkit.history import History
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import ColorDepth, Output, create_output
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from dragoman.cli.chat_commands import Suggestion
+from dragoman.cli.command_loop import Interrupted
+from dragoman.cli.output.escape import one_line
+from dragoman.cli.output.terminal import held, wants_colour
+from dragoman.client.folders import make_private
+from dragoman.config.safe_files import locked, read_file, write_whole
+from dragoman.errors import DragomanError
+from dragoman.rpc.tasks import TaskOwner
+
+PROMPT: Final = "> "
+
+HISTORY: Final = "chat_history"
+"""The file in the state folder: a JSON string per line, the newest last."""
+
+HISTORY_SIZE: Final = 1024 * 1024
+"""Bytes of the history after which its older half is dropped."""
+
+ENTRY_SIZE: Final = 16 * 1024
+"""Characters of a prompt that is kept in the history. A longer one was pasted from elsewhere."""
+
+ESCAPE_TIMEOUT: Final = 0.1
+"""Seconds to tell the Escape key from Alt with another key, which sends Escape first."""
+
+
+class ChatInput:
+    """Reads prompts at a terminal. Used in one event loop, one prompt at a time."""
+
+    def __init__(
+        self,
+        *,
+        history: Path,
+        redact: Callable[[str], str],
+        complete: Callable[[str], Iterable[Suggestion]],
+        on_trouble: Callable[[str], None],
+    ) -> None:
+        self._editor: LineEditor[str] = LineEditor(
+            PROMPT,
+            multiline=True,
+            prompt_continuation=" " * len(PROMPT),
+            history=ChatHistory(history, redact, on_trouble),
+            completer=ChatCompleter(complete),
+            complete_while_typing=False,
+            key_bindings=_keys(),
+            enable_open_in_editor=False,
+            output=_output(),
+        )
+        self._editor.app.ttimeoutlen = ESCAPE_TIMEOUT
+        self._open = False
+        self._hold = ExitStack()
+        self._tasks = TaskOwner("the prompt")
+
+    async def read(self) -> str | None:
+        """The next prompt; None for Ctrl-D. Raises `Interrupted` for Ctrl-C at an empty prompt."""
+        self._loop = asyncio.get_running_loop()
+        sys.stdout.flush()
+        self._open = True
+        self._hold_output()
+        try:
+            return await self._editor.prompt_async(handle_sigint=False, set_exception_handler=False)
+        except EOFError:
+            return None
+        finally:
+            self._open = False
+            self._hold.close()
+
+    def interrupt(self) -> None:
+        """Do what Ctrl-C at an empty prompt does."""
+        if self._open and self._editor.app.is_running:
+            self._editor.app.exit(exception=Interrupted())
+
+    @asynccontextmanager
+    async def suspended(self) -> AsyncIterator[None]:
+        """Take the prompt off the screen for a block. What was typed stays."""
+        if not self._open:
+            yield
+            return
+        async with in_terminal():
+            self._hold.close()
+            try:
+                yield
+            finally:
+                if self._open:
+                    self._hold_output()
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+
+    def _hold_output(self) -> None:
+        self._hold.enter_context(held.hold(self._output_came))
+
+    def _output_came(self) -> None:
+        # The thread is that of the writer.
+        self._loop.call_soon_threadsafe(self._show_held_soon)
+
+    def _show_held_soon(self) -> None:
+        if self._open:
+            self._tasks.start(self._show_held(), "output above the prompt")
+
+    async def _show_held(self) -> None:
+        async with self.suspended():
+            pass
+
+
+def _output() -> Output:
+    """The terminal on stderr: stdout may be redirected, and has the answers only."""
+    depth = None if wants_colour(sys.stderr) else ColorDepth.DEPTH_1_BIT
+    if os.name == "nt":
+        return create_output(sys.stderr)
+    sized = Vt100_Output.from_pty(sys.stderr)
+    # Without requests for the position of the cursor: an answer to one that comes after the prompt
+    # has been closed would be taken for typed text.
+    return Vt100_Output(
+        sys.stderr,
+        sized.get_size,
+        term=os.environ.get("TERM"),
+        default_color_depth=depth,
+        enable_bell=False,
+        enable_cpr=False,
+    )
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+    at_prompt = has_focus("DEFAULT_BUFFER")
+
+    @keys.add("enter", filter=at_prompt)
+    def send(event: KeyPressEvent) -> None:
+        event.current_buffer.validate_and_handle()
+
+    @keys.add("escape", "enter", filter=at_prompt)
+    @keys.add("c-j", filter=at_prompt)
+    def newline(event: KeyPressEvent) -> None:
+        event.current_buffer.newline(copy_margin=False)
+
+    @keys.add("tab", filter=at_prompt)
+    def complete(event: KeyPressEvent) -> None:
+        # At once and not in a task, which the Enter after it could overtake.
+        buffer = event.current_buffer
+        if buffer.complete_state:
+            buffer.complete_next()
+            return
+        asked = CompleteEvent(completion_requested=True)
+        found = list(buffer.completer.get_completions(buffer.document, asked))
+        if common := get_common_complete_suffix(buffer.document, found):
+            buffer.insert_text(common)
+        elif len(found) == 1:
+            buffer.apply_completion(found[0])
+        elif found:
+            buffer.start_completion()
+
+    @keys.add("c-c", filter=at_prompt)
+    def clear_or_leave(event: KeyPressEvent) -> None:
+        if event.current_buffer.text:
+            event.current_buffer.reset()
+        else:
+            event.app.exit(exception=Interrupted())
+
+    return keys
+
+
+class ChatCompleter(Completer):
+    """Offers the completions of a chat to the line editor."""
+
+    def __init__(self, complete: Callable[[str], Iterable[Suggestion]]) -> None:
+        self._complete = complete
+
+    def get_completions(self, document: Document, event: CompleteEvent) -> Iterator[Completion]:
+        for each in self._complete(document.text_before_cursor):
+            about = one_line(each.about, width=60)
+            yield Completion(each.text, start_position=-each.replaces, display_meta=about)
+
+
+class ChatHistory(History):
+    """The prompts of earlier chats and of this one. Secrets are cut out of those in the file, and a
+    prompt that begins with a space is not kept."""
+
+    def __init__(
+        self, path: Path, redact: Callable[[str], str], on_trouble: Callable[[str], None]
+    ) -> None:
+        super().__init__()
+        self._path = path
+        self._redact = redact
+        self._on_trouble = on_trouble
+        self._failed = False
+
+    def load_history_strings(self) -> Iterator[str]:
+        """The prompts in the file, the newest first."""
+        try:
+            lines = (read_file(self._path, max_size=2 * HISTORY_SIZE) or b"").splitlines()
+        except DragomanError as error:
+            self._fail(error)
+            return
+        for line in reversed(lines):
+            try:
+                yield msgspec.json.decode(line, type=str)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                continue  # A line that was cut off by a full disk.
+
+    def append_string(self, string: str) -> None:
+        if not string[:1].isspace() and len(string) <= ENTRY_SIZE:
+            super().append_string(string)
+
+    def store_string(self, string: str) -> None:
+        line = msgspec.json.encode(self._redact(string)) + b"\n"
+        try:
+            make_private(self._path.parent)
+            with locked(self._path):
+                data = (read_file(self._path, max_size=2 * HISTORY_SIZE) or b"") + line
+                if len(data) > HISTORY_SIZE:
+                    data = data[-HISTORY_SIZE // 2 :].partition(b"\n")[2]
+                # Replaced and not appended to: the mode of a file that was there may be another.
+                write_whole(self._path, data)
+        except (DragomanError, OSError) as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if not self._failed:
+            self._failed = True
+            self._on_trouble(f"the history of the chat is not kept: {error}")

@@ -1,0 +1,408 @@
+"""The session of `dragoman chat`: its turns, and the commands that change or replace it.
+
+A session that takes the place of another one gets a summary of what was said (`runs.brief`), unless
+it is a new one or has a past of its own. What a line means is in `cli.chat_commands`, a single
+session in `cli.prompt_session`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import structs
+
+from dragoman.cli import chat_commands
+from dragoman.cli.chat_commands import OwnCommand, Suggestion
+from dragoman.cli.command_loop import CommandLoop
+from dragoman.cli.command_start import show_of
+from dragoman.cli.output import session_pages
+from dragoman.cli.output.renderer import Renderer, TurnReport
+from dragoman.cli.output.tables import write_table
+from dragoman.cli.output.terminal import put_err, put_out
+from dragoman.cli.prompt import blocks
+from dragoman.cli.prompt_session import PromptSession, talking
+from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of
+from dragoman.errors import DragomanError, PolicyNotEnforced, UsageError
+from dragoman.events.parts import Block, Usage
+from dragoman.runs import model_choice
+from dragoman.runs.brief import brief_for
+from dragoman.runs.conversation_summary import ConversationSummary
+from dragoman.runs.sessions import find_session, merge, recall, summary_of
+from dragoman.store import SessionRecord, root_of
+from dragoman.store.open import open_store
+
+if TYPE_CHECKING:
+    from dragoman.cli.chat_input import ChatInput
+
+LISTED_SESSIONS: Final = 20
+"""Sessions that /sessions lists, those used last."""
+
+
+class Chat:
+    """The session of a chat, which commands replace by another one. For use as ``async with``."""
+
+    session: PromptSession
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        live: CommandLoop,
+        show: Renderer,
+        options: RunOptions,
+        *,
+        interactive: bool,
+    ) -> None:
+
+        self.plan = plan
+        self.live = live
+        self.show = show
+        self.interactive = interactive
+        self.over = False
+        """Whether the user wants to leave."""
+        self.editor: ChatInput | None = None
+        if options.peer is None and options.command is None:
+            # The default peer stays the one that was chosen at the start.
+            options = structs.replace(options, peer=plan.name)
+        self._options = options
+        self._stack = AsyncExitStack()
+        self._memory: ConversationSummary = ConversationSummary()
+        self._used: list[Usage | None] = []
+        self._obeying = False
+
+    async def __aenter__(self) -> Chat:
+        await self._open(self.plan, self.show)
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._stack.__aexit__(*error)
+
+    @property
+    def title(self) -> str:
+        """What the agent calls itself."""
+        info = self.session.run.peer.info
+        return info.title or info.name or self.plan.name
+
+    # -- prompts
+
+    def content(self, text: str) -> list[Block]:
+        """The content of a prompt. Raises `UsageError` for one that cannot be sent."""
+        return blocks(
+            text,
+            typed=text,
+            images=(),
+            workspace=self.plan.workspace,
+            can=self.session.run.peer.capabilities,
+            peer=self.plan.name,
+        )
+
+    async def turn(self, text: str, content: Sequence[Block]) -> TurnReport:
+        """Run a turn with the content of a prompt."""
+        brief = brief_for(self.plan.name, self._memory)
+        if brief is not None:
+            self.show.notice(f"{self.plan.name} gets a summary of what was said: {brief}")
+            content = [brief.block(self.session.run.peer.capabilities), *content]
+        self._memory.began(text, self.plan.name)
+        report = await self.session.turn(content)
+        self._used.append(report.result.usage)
+        return report
+
+    def failed(self, error: DragomanError) -> None:
+        """Show why a line was not carried out."""
+        short = isinstance(error, UsageError) and not isinstance(error, PolicyNotEnforced)
+        if short and self.interactive and self.plan.format == "text":
+            # It says what to do: advice for a command line does not fit here.
+            self.show.notice(str(error))
+        else:
+            self.show.failed(error)
+
+    def interrupted(self, count: int) -> None:
+        """Handle an interrupt: it ends a turn or a command, not the chat."""
+        if self._obeying or self.live.terminated or self.session.run.in_turn:
+            self.session.interrupted(count)
+            return
+        self.live.calm()
+        if self.editor is not None:
+            self.editor.interrupt()
+
+    # -- commands
+
+    async def obey(self, line: str) -> str | None:
+        """Carry out a command. Returns the prompt that a line is; None if it was a command of
+        ours. Raises `UsageError` for a command that does not exist."""
+
+        if not self.interactive:
+            # A script that pipes prompts says what it means: all but three lines are prompts.
+            word = line.strip().removeprefix("/")
+            if line.strip() not in ("/help", "/quit", "/exit"):
+                return line
+            meant: OwnCommand | str = OwnCommand("quit" if word == "exit" else word, "")
+        else:
+            commands = self.session.run.seen.view.commands
+            meant = chat_commands.meaning_of(line, [command.name for command in commands])
+        if isinstance(meant, str):
+            return meant
+        task = asyncio.current_task()
+        self._obeying = True
+        try:
+            await self._carry_out(meant)
+        except asyncio.CancelledError:
+            if not self.live.interrupts or self.live.terminated or task is None:
+                raise
+            # Ctrl-C has ended this command, and the chat goes on.
+            while task.uncancel():
+                pass
+            self.live.calm()
+            self._listen()
+            self.show.notice("cancelled")
+        finally:
+            self._obeying = False
+        return None
+
+    async def _carry_out(self, command: OwnCommand) -> None:
+
+        name, argument = command
+        match name:
+            case "help":
+                theirs = self.session.run.seen.view.commands
+                self._put(chat_commands.help_page(theirs, keys=self.editor is not None))
+            case "model":
+                await self._model(argument)
+            case "mode":
+                await self._mode(argument)
+            case "peer":
+                await self._peer(argument)
+            case "new":
+                await self._new(argument)
+            case "sessions":
+                await self._sessions(argument)
+            case "cost":
+                self._put(chat_commands.cost_page(self._used))
+            case "quit":
+                self.over = True
+
+    async def _model(self, name: str) -> None:
+
+        run = self.session.run
+        conversation, view = run.opened.conversation, run.seen.view
+        if not name:
+            known = [(c.value, c.name) for c in model_choice.model_choices(conversation, view)]
+            self._put(chat_commands.choice_page("model", known, model_choice.model_in_use(view)))
+            return
+        way = run.request.enforced.way
+        if not model_choice.offers_choice(view) and model_choice.with_flag(way, name) is not None:
+            # It takes a model only from its command line.
+            await self._move(model=name)
+            return
+        await model_choice.use_model(conversation, view, name, peer=self.plan.name)
+        self._keep(model=name)
+        self.show.notice(f"model {model_choice.model_in_use(view)}")
+
+    async def _mode(self, name: str) -> None:
+
+        run = self.session.run
+        view = run.seen.view
+        choices = model_choice.mode_choices(view)
+        if not name:
+            self._put(
+                chat_commands.choice_page("mode", [(c.value, c.name) for c in choices], view.mode)
+            )
+            return
+        mode = model_choice.match(name, choices, peer=self.plan.name, what="mode")
+        # Raises `PolicyNotEnforced` for a mode in which the agent does not ask.
+        enforced = self._planned(mode=mode).enforced
+        await run.opened.conversation.set_mode(mode)
+        model_choice.require_mode(view, mode, peer=self.plan.name)
+        run.request = dataclasses.replace(run.request, enforced=enforced, mode=mode)
+        self._keep(mode=mode)
+        self.show.notice(f"mode {mode}")
+
+    async def _peer(self, name: str) -> None:
+
+        if not name:
+            more = "`dragoman peers` lists all of them.\n"
+            self._put(
+                chat_commands.choice_page("peer", list(self._peers()), self.plan.name, more=more)
+            )
+            return
+        if name == self.plan.name:
+            self.show.notice(f"you are talking with {name}; /new begins a new session with it")
+            return
+        # What was chosen for one agent means nothing to another.
+        await self._move(
+            peer=name, command=None, model=None, mode=None, dialect=None, any_version=False
+        )
+
+    def _peers(self) -> Iterator[tuple[str, str]]:
+        from dragoman.runs.context import load_context
+
+        place = load_context(self.plan.workspace)
+        for name in place.catalogue.names:
+            if place.is_enabled(name):
+                yield name, place.catalogue.get(name).title
+
+    async def _move(self, **changes: Any) -> None:
+        """Go on in a new session, which is told what was said in this one."""
+        plan = self._planned(**{"session": None, **changes})
+        await self._switch(plan, changes)
+        self._memory.forgot(plan.name)
+        told = "with your next prompt it gets a summary of what was said"
+        self.show.notice(f"talking with {self.title}" + (f"; {told}" if self._memory.count else ""))
+
+    async def _new(self, name: str) -> None:
+
+        session = name or None
+        plan = self._planned(session=session)
+        if session is not None:
+            record = recall(session, peer=plan.name, folder=plan.workspace)
+            if record is not None:
+                raise UsageError(
+                    f"there is a session {session!r}; `/sessions {session}` goes on with it"
+                )
+        await self._switch(plan, {"session": session})
+        self._memory = ConversationSummary()
+        self._remember()
+        named = f" {session}" if session is not None else ""
+        self.show.notice(f"a new session{named} with {self.title}")
+
+    async def _sessions(self, word: str) -> None:
+
+        if not word:
+            self._list_sessions()
+            return
+        with open_store(read_only=True) as store:
+            record = find_session(store, word, root=root_of(self.plan.workspace))
+        if record.key == self.session.run.opened.key:
+            self.show.notice("this is the session that you are in")
+            return
+        changes: dict[str, Any] = {"session": record.key}
+        if record.peer != self.plan.name:
+            changes |= {"peer": record.peer, "command": None, "model": None, "mode": None}
+            changes |= {"dialect": None, "any_version": False}
+        await self._switch(self._planned(**changes), changes)
+        self._memory = summary_of(record)
+        self._remember()
+        self.show.notice(f"in the session {record.name or record.key} with {self.title}")
+
+    def _list_sessions(self) -> None:
+
+        listed = merge(self._stored())
+        if not listed:
+            self.show.notice("no session of this project is stored yet")
+            return
+        now = time.time()
+        write_table(
+            session_pages.HEAD,
+            [session_pages.as_cells(each, now) for each in listed],
+            drop=session_pages.DROP,
+            stream=sys.stderr,
+        )
+
+    def _stored(self) -> list[SessionRecord]:
+        """The sessions of this project, the last used one first."""
+        with open_store(read_only=True) as store:
+            root = str(root_of(self.plan.workspace))
+            return list(store.sessions(root=root, limit=LISTED_SESSIONS))
+
+    def _put(self, text: str) -> None:
+        """Show a page. Programs get the commands as an event, and their output is JSON."""
+        if self.plan.format == "json":
+            self.show.notice(text)
+        elif self.interactive:
+            put_err(text)
+        else:
+            put_out(text)
+
+    # -- sessions
+
+    def _planned(self, **changes: Any) -> RunPlan:
+
+        return plan_of(structs.replace(self._options, **changes))
+
+    def _keep(self, **changes: Any) -> None:
+        """Plan later sessions with these options, too."""
+
+        self._options = structs.replace(self._options, **changes)
+
+    async def _switch(self, plan: RunPlan, changes: dict[str, Any]) -> None:
+        """Open the session of a plan, and leave the one that was open. If it cannot be opened, the
+        chat goes on where it was."""
+
+        before, session = self._stack, self.session
+        self._stack = AsyncExitStack()
+        try:
+            await self._open(plan, show_of(plan, self._options))
+        except BaseException:
+            self._stack = before
+            self._attach(session)
+            raise
+        self._keep(**changes)
+        try:
+            await before.aclose()
+        except DragomanError as error:
+            self.show.notice(f"the session that you left did not end in order: {error}")
+
+    async def _open(self, plan: RunPlan, show: Renderer) -> None:
+
+        show.tells_jobs = False
+        session = await self._stack.enter_async_context(talking(plan, self.live, show))
+        show.lost |= self.show.lost
+        self.plan, self.show = plan, show
+        self._attach(session)
+
+    def _attach(self, session: PromptSession) -> None:
+        """Let a session have the interrupts and the end of the output."""
+        self.session = session
+        self._remember()
+        session.show.on_broken = session.hang_up
+        self._listen()
+
+    def _listen(self) -> None:
+        # An interrupt that has come is cancelling us, and must not do so twice.
+        if not self.live.interrupts:
+            self.live.listen(self.interrupted)
+
+    def _remember(self) -> None:
+        self.session.on_event = self._memory.event
+
+    # -- the line editor
+
+    def redacted(self, text: str) -> str:
+        """A prompt without secrets, for the history."""
+        from dragoman.config.secrets import redactor
+
+        return redactor((*self.plan.way.inherit, *self.plan.env)).text(text)
+
+    def suggestions(self, text: str) -> Iterable[Suggestion]:
+        """The completions of what was typed before the cursor."""
+
+        return chat_commands.suggestions(
+            text,
+            theirs=self.session.run.seen.view.commands,
+            names=self._names,
+            workspace=self.plan.workspace,
+        )
+
+    def _names(self, command: str) -> Iterable[tuple[str, str]]:
+        """The names that can follow a command."""
+
+        run = self.session.run
+        match command:
+            case "model":
+                choices = model_choice.model_choices(run.opened.conversation, run.seen.view)
+                return [(c.value, c.name) for c in choices]
+            case "mode":
+                return [(c.value, c.name) for c in model_choice.mode_choices(run.seen.view)]
+            case "peer":
+                return self._peers()
+            case "sessions":
+                records = self._stored()
+                words = (word for each in records for word in (each.name, each.key) if word)
+                return [(word, "") for word in dict.fromkeys(words)]
+            case _:
+                return ()

@@ -1,0 +1,89 @@
+"""The session of a chat: commands that change it, and what its turns are told and cost."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from dragoman.cli.chat_session import Chat
+from dragoman.cli.run_plan import RunOptions
+from dragoman.client.results import Result
+from dragoman.errors import PolicyNotEnforced, Unsupported, UsageError
+from dragoman.events.parts import Cost, Usage
+from dragoman.events.words import Outcome
+from dragoman.runs import run
+from tests.aio import aio
+from tests.unit.cli.acting import ActedAgent, ActedStage, Remembering, option, plan
+
+
+@asynccontextmanager
+async def chatting(monkeypatch: pytest.MonkeyPatch, agent: ActedAgent, **more: Any) -> Any:
+    monkeypatch.setattr(run, "open_peer", agent.open_peer)
+    options = RunOptions(peer="actor", command=None)
+    async with Chat(plan(), ActedStage(), Remembering(), options, interactive=True) as chat:
+        yield chat
+
+
+@aio
+async def test_the_model_is_chosen_in_the_open_session(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = ActedAgent(option("small", "large"))
+    agent.obeys = True
+    async with chatting(monkeypatch, agent) as chat:
+        assert await chat.obey("/model") is None
+        assert capsys.readouterr().err == "* small  Small\n  large  Large\n"
+        assert await chat.obey("/model LARGE") is None
+        assert agent.chosen == [("model", "large")]
+        with pytest.raises(Unsupported, match="did you mean small"):
+            await chat.obey("/model smal")
+        assert [each.text for each in chat.suggestions("/model s")] == ["small"]
+    assert len(agent.opened_with) == 1
+
+
+@aio
+async def test_the_turns_of_a_chat_are_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = ActedAgent()
+    used = Usage(total_tokens=7, cost=Cost(0.5, "USD"))
+    agent.answers = lambda turn: Result(Outcome.OK, "fine", usage=used)
+    async with chatting(monkeypatch, agent) as chat:
+        for text in ("one", "two"):
+            assert await chat.obey(text) == text
+            report = await chat.turn(text, chat.content(text))
+            assert report.result.text == "fine"
+        await chat.obey("/cost")
+        assert capsys.readouterr().err == "2 turns, 14 tokens, 1.00 USD\n"
+        assert not chat.over
+        await chat.obey("/quit")
+        assert chat.over
+
+
+@aio
+async def test_an_error_is_a_line_unless_it_needs_an_option_of_the_command_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with chatting(monkeypatch, ActedAgent()) as chat:
+        chat.failed(UsageError("not like this"))
+        chat.failed(PolicyNotEnforced("actor", "it does not ask"))
+        assert chat.show.notices == ["not like this"]
+        assert [type(error) for error in chat.show.errors] == [PolicyNotEnforced]
+
+
+@aio
+async def test_an_interrupt_between_turns_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with chatting(monkeypatch, ActedAgent()) as chat:
+        chat.live.press()
+        assert chat.live.interrupts == 0
+
+
+@aio
+async def test_secrets_of_the_agent_are_not_kept_in_the_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "hunter2hunter2hunter2")
+    async with chatting(monkeypatch, ActedAgent()) as chat:
+        assert "hunter2" not in chat.redacted("it is hunter2hunter2hunter2")
