@@ -35,6 +35,18 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._descriptor, text.encode())
 
+    def type_bytes(self, data: bytes) -> None:
+        """Type bytes of any number: what the program shows meanwhile is read."""
+        until = time.monotonic() + TIMEOUT
+        while data:
+            _, ready, _ = select.select([], [self._descriptor], [], 0.01)
+            if ready:
+                data = data[os.write(self._descriptor, data[:1024]) :]
+            shown, _, _ = select.select([self._descriptor], [], [], 0)
+            if shown:
+                self._read(until)
+            assert time.monotonic() < until, "the program does not read what is typed"
+
     def expect(self, text: str) -> str:
         """Wait until a text appears after what was expected last; what stood before it."""
         until = time.monotonic() + TIMEOUT

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_shell import AGENT, Cli, cli_in
+from tests.integration.cli_shell import AGENT, Cli, cli_in, warm_cli
 from tests.integration.mcp_places import describe, settings
 from tests.integration.pty_terminal import CTRL_C, CTRL_D, READY, Terminal
 
@@ -177,6 +177,27 @@ def test_a_paste_that_ends_its_last_line_is_not_sent(cli: Cli) -> None:
         it.leave()
 
 
+def test_bytes_that_are_no_text_are_refused_and_the_chat_goes_on(cli: Cli) -> None:
+    with chat(cli) as it:
+        it.terminal.type_bytes(b"one \xff\xfe" + ENTER.encode())
+        it.expect("the prompt is not UTF-8 text")
+        it.expect(READY)
+        it.say("two", "you said two")
+        it.leave()
+    assert history(cli) == ["two"]
+
+
+def test_a_long_paste_is_one_prompt(cli: Cli) -> None:
+    text = "\n".join(f"{number} " + "x" * 70 for number in range(1000))
+    with chat(cli, "--format", "quiet", "--", *cli.agent) as it:
+        it.terminal.type_bytes(f"\x1b[200~{text}\x1b[201~".encode())
+        it.type(ENTER)
+        it.expect("you said 0 xxx")
+        it.expect("999 " + "x" * 70)
+        it.expect(READY)
+        it.leave()
+
+
 def test_what_is_typed_in_a_turn_waits_in_the_prompt_and_is_not_sent(cli: Cli) -> None:
     go = cli.cwd / "go"
     with chat(cli) as it:
@@ -336,6 +357,30 @@ def test_a_peer_that_cannot_be_reached_leaves_the_chat_where_it_was(cli: Cli) ->
         it.expect(READY)
         it.say("settings", "mode code")
         it.leave()
+
+
+def test_a_chat_with_a_broker_has_the_same_commands() -> None:
+    with warm_cli() as cli:
+        describe(cli, "one", "execute", command=(*AGENT, "resumes", str(cli.home)))
+        describe(cli, "two", "execute")
+        with cli.terminal("chat", "one", "-s", "first", columns=100) as terminal:
+            terminal.expect(READY)
+            it = Chat(terminal)
+            it.say("/model large", "dragoman: model large-preview")
+            it.say("/mode plan", "dragoman: mode plan")
+            it.say("settings", "model large-preview mode plan")
+            it.type("wait" + ENTER)
+            it.expect("waiting")
+            it.type(CTRL_C)
+            it.expect("[ended] cancelled")
+            it.expect(READY)
+            it.say("/new second", "a new session second")
+            it.say("remember plum", "you said remember plum")
+            it.say("/peer two", "gets a summary of what was said")
+            assert "remember plum" in it.say("handover", "two gets a summary")
+            it.say("/sessions first", "in the session first with Tester")
+            it.say("hello again", "you said hello again")
+            it.leave()
 
 
 # -- questions

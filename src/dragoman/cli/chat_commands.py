@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from dragoman.cli.output.escape import one_line
-from dragoman.cli.output.tables import aligned
+from dragoman.cli.output.tables import aligned, fit, folded
 from dragoman.errors import UsageError
 from dragoman.errors.usage import nearest
 from dragoman.events.parts import SlashCommand, Usage
@@ -90,8 +90,8 @@ def meaning_of(line: str, offered: Iterable[str]) -> OwnCommand | str:
     raise UsageError(f"there is no command /{name}; {advice} //{name} sends it as text")
 
 
-def help_page(theirs: Sequence[SlashCommand], *, keys: bool) -> str:
-    """Our commands, those of the agent that ours do not hide, and the keys."""
+def help_page(theirs: Sequence[SlashCommand], *, keys: bool, width: int = 0) -> str:
+    """Our commands, those of the agent, and the keys, in so many columns; 0 is no limit."""
     rows = [(f"  /{name} {hint}".rstrip(), about) for name, (hint, about) in COMMANDS.items()]
     for command in theirs:
         hint = f" {one_line(command.hint)}" if command.hint else ""
@@ -100,7 +100,8 @@ def help_page(theirs: Sequence[SlashCommand], *, keys: bool) -> str:
     rows.append(("  //TEXT", "send /TEXT to the agent as it is"))
     if keys:
         rows += KEYS
-    return "\n".join(aligned(rows)) + "\n"
+    widths = fit(rows, width)
+    return "\n".join(line for row in rows for line in folded(row, widths)) + "\n"
 
 
 # -- completion

@@ -74,7 +74,7 @@ class ChatInput:
             completer=ChatCompleter(complete),
             complete_while_typing=False,
             key_bindings=_keys(),
-            enable_open_in_editor=False,
+            enable_suspend=True,
             output=_output(),
         )
         self._editor.app.ttimeoutlen = ESCAPE_TIMEOUT
@@ -198,7 +198,11 @@ class ChatCompleter(Completer):
         self._complete = complete
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterator[Completion]:
-        for each in self._complete(document.text_before_cursor):
+        try:
+            found = list(self._complete(document.text_before_cursor))
+        except (DragomanError, OSError):
+            return  # The command itself says what is wrong with the store or the settings.
+        for each in found:
             about = one_line(each.about, width=60)
             yield Completion(each.text, start_position=-each.replaces, display_meta=about)
 
@@ -234,7 +238,10 @@ class ChatHistory(History):
             super().append_string(string)
 
     def store_string(self, string: str) -> None:
-        line = msgspec.json.encode(self._redact(string)) + b"\n"
+        try:
+            line = msgspec.json.encode(self._redact(string)) + b"\n"
+        except UnicodeEncodeError:
+            return  # Typed as other bytes than UTF-8, which are not sent either.
         try:
             make_private(self._path.parent)
             with locked(self._path):

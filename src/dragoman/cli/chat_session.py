@@ -24,7 +24,7 @@ from dragoman.cli.command_start import show_of
 from dragoman.cli.output import session_pages
 from dragoman.cli.output.renderer import Renderer, TurnReport
 from dragoman.cli.output.tables import write_table
-from dragoman.cli.output.terminal import put_err, put_out
+from dragoman.cli.output.terminal import put_err, put_out, width_of
 from dragoman.cli.prompt import blocks
 from dragoman.cli.prompt_session import PromptSession, talking
 from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of
@@ -170,7 +170,9 @@ class Chat:
         match name:
             case "help":
                 theirs = self.session.run.seen.view.commands
-                self._put(chat_commands.help_page(theirs, keys=self.editor is not None))
+                width = width_of(sys.stderr if self.interactive else sys.stdout)
+                keys = self.editor is not None
+                self._put(chat_commands.help_page(theirs, keys=keys, width=width))
             case "model":
                 await self._model(argument)
             case "mode":

@@ -62,6 +62,14 @@ def test_help_names_every_command_and_how_to_reach_one_that_ours_hides() -> None
     assert "Alt-Enter" not in help_page((), keys=False)
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_help_fits_the_terminal(width: int) -> None:
+    theirs = (SlashCommand("review", "Look at what has changed and say what is wrong " * 4),)
+    lines = help_page(theirs, keys=True, width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert all(line.startswith("  ") for line in lines)
+
+
 # -- completion
 
 

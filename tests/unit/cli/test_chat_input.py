@@ -14,6 +14,7 @@ from prompt_toolkit.document import Document
 from dragoman.cli import chat_input
 from dragoman.cli.chat_commands import Suggestion
 from dragoman.cli.chat_input import ENTRY_SIZE, ChatCompleter, ChatHistory
+from dragoman.errors import StoreCorrupt
 
 
 def history_in(folder: Path, troubles: list[str] | None = None) -> ChatHistory:
@@ -68,11 +69,20 @@ def test_a_line_that_is_none_is_passed_over_and_trouble_is_told_once(tmp_path: P
     broken = history_in(tmp_path, troubles)
     assert list(broken.load_history_strings()) == []
     broken.append_string("three")
+    broken.append_string("not \udcff UTF-8")
     assert len(troubles) == 1 and "history" in troubles[0]
-    assert broken.get_strings() == ["three"], "within this chat it is there"
+    assert broken.get_strings() == ["three", "not \udcff UTF-8"], "within this chat it is there"
 
 
 def test_completions_show_what_they_are_about_without_control_characters() -> None:
     completer = ChatCompleter(lambda text: [Suggestion("/help", len(text), "show\x1b[2J")])
     (found,) = completer.get_completions(Document("/he"), CompleteEvent())
     assert (found.text, found.start_position, found.display_meta_text) == ("/help", -3, "show␛[2J")
+
+
+def test_a_store_that_cannot_be_read_has_no_completions() -> None:
+    def complete(text: str) -> list[Suggestion]:
+        raise StoreCorrupt("sessions.db", "it is damaged")
+
+    found = ChatCompleter(complete).get_completions(Document("/sessions "), CompleteEvent())
+    assert list(found) == []
