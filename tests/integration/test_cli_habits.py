@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_shell import Cli, cli_in, warm_cli
+from tests.integration.cli_shell import AGENT, Cli, cli_in, warm_cli
 
 
 @pytest.fixture
@@ -127,3 +127,62 @@ def test_the_configuration_is_edited_and_checked(cli: Cli) -> None:
     assert said.code == 2 and "enabled_piers" in said.err and "enabled_piers" in file.read_text()
     cli.extra["EDITOR"] = "sed -i s/enabled_piers/enabled_peers/"
     assert cli("config", "edit").code == 0
+
+
+def test_a_mentioned_file_that_does_not_exist_is_told_and_the_prompt_goes_on(cli: Cli) -> None:
+    (cli.cwd / "here.py").write_text("x = 1\n")
+    prompt = 'see @here.py, @nope.py, @src/nope, @nope.py. and @"two words" as @property of @v1.5'
+    said = cli.ask(prompt)
+    assert said.code == 0 and prompt in said.out
+    told = [line for line in said.err.splitlines() if "there is no such file" in line]
+    assert [line.split(":")[1].strip() for line in told] == ["@nope.py", "@src/nope", "@two words"]
+    delegated = cli("delegate", "exploration", "list the TODOs of @nope.py")
+    assert delegated.err.count("@nope.py: there is no such file") == 1
+
+
+def test_a_near_miss_of_a_model_a_mode_and_a_role_is_suggested(cli: Cli) -> None:
+    assert cli("peers", "add", "mine", "--roles", "review", "--no-turns", "--", *AGENT).code == 0
+    model = cli("run", "mine", "hello", "-m", "smal")
+    assert model.code == 2 and "mine has no model 'smal'; did you mean small?" in model.err
+    assert "`dragoman peers models mine` lists the models" in model.err
+    mode = cli("run", "mine", "hello", "--mode", "coed")
+    assert mode.code == 2 and "has no mode 'coed'; did you mean code?" in mode.err
+    role = cli("run", "mine", "hello", "--role", "reveiw")
+    assert role.code == 2 and "the role 'reveiw'; did you mean review?" in role.err
+    # A program without a name cannot be listed.
+    nameless = cli.ask("hello", "-m", "smal", agent=("another",))
+    assert nameless.code == 2 and "did you mean small?" in nameless.err
+    assert "peers models" not in nameless.err
+
+
+def completed(cli: Cli, *words: str) -> list[str]:
+    """What bash would be offered for the last word."""
+    line = ("dragoman", *words)
+    cli.extra |= {
+        "_DRAGOMAN_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(line),
+        "COMP_CWORD": str(len(line) - 1),
+    }
+    try:
+        return cli.child().out.split()
+    finally:
+        for name in ("_DRAGOMAN_COMPLETE", "COMP_WORDS", "COMP_CWORD"):
+            del cli.extra[name]
+
+
+def test_a_shell_completes_models_modes_roles_and_brokers() -> None:
+    with warm_cli() as cli:
+        added = cli("peers", "add", "mine", "--roles", "haiku", "--no-turns", "--", *AGENT)
+        assert added.code == 0
+        assert completed(cli, "run", "mine", "-m", "s") == ["small"]
+        assert completed(cli, "run", "mine", "--mode", "") == ["code", "plan"]
+        assert completed(cli, "run", "mine", "--role", "ha") == ["haiku"]
+        assert completed(cli, "sessions", "new", "mine", "--model", "l") == ["large-preview"]
+        assert completed(cli, "delegate", "--peer", "mine", "--model", "") == [
+            "small",
+            "large-preview",
+        ]
+        assert cli("run", "mine", "hello").code == 0
+        (name,) = cli("broker", "list", "--format", "quiet").out.split()
+        assert completed(cli, "broker", "stop", "mi") == ["mine", name]
+        assert completed(cli, "broker", "logs", "x") == []

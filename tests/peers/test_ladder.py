@@ -128,13 +128,14 @@ CLIMBERS = [
         {"codes", "terminals"},
         inherit=("FAKE_KEY",),
         # They come with the program and change with it; it offers them whatever its provider has.
-        sometimes={"models", "parent_models"},
+        sometimes={"models", "model", "parent_models"},
     ),
     Climber(
         "gemini",
         {
             "agent_name": "gemini-cli",
             "models": ("auto", "gemini-2.5-pro", "gemini-3.8-flash", "gemini-3.5-flash-lite"),
+            "model": "auto",
             "parent_models": (
                 "auto",
                 "gemini-2.5-pro",
@@ -160,6 +161,7 @@ CLIMBERS = [
         {
             "agent_name": "qwen-code",
             "models": ("$runtime|openai|fake-model(openai)",),
+            "model": "$runtime|openai|fake-model(openai)",
             "parent_models": ("$runtime|openai|fake-model(openai)",),
             "modes": ("plan", "default", "auto-edit", "auto", "yolo"),
             "refusal_ends_turn": True,
@@ -176,6 +178,7 @@ CLIMBERS = [
         {
             "agent_name": "Copilot",
             "models": None,
+            "model": None,
             "parent_models": None,
             "modes": (MODES + "agent", MODES + "plan", MODES + "autopilot"),
             "refusal_ends_turn": True,

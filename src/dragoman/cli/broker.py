@@ -19,7 +19,7 @@ from dragoman.cli.command_module import (
     words_after_dashes,
 )
 from dragoman.cli.output.terminal import put_data, put_err, put_out
-from dragoman.cli.prompt_options import ENV, PEER, TTL
+from dragoman.cli.prompt_options import ENV, PEER, TTL, complete_broker
 from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 
 if TYPE_CHECKING:
@@ -51,7 +51,12 @@ app: Final = new_app(help=HELP, default="list")
 
 BrokerArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[BROKER]", help="All of them if not given.", show_default=False),
+    typer.Argument(
+        metavar="[BROKER]",
+        help="All of them if not given.",
+        show_default=False,
+        autocompletion=complete_broker,
+    ),
 ]
 
 
@@ -155,7 +160,10 @@ def stop_command(
     broker: Annotated[
         str | None,
         typer.Argument(
-            metavar="[BROKER]", help="Its name, or all of one peer.", show_default=False
+            metavar="[BROKER]",
+            help="Its name, or all of one peer.",
+            show_default=False,
+            autocompletion=complete_broker,
         ),
     ] = None,
     *,

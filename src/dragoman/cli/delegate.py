@@ -124,6 +124,7 @@ def _request(
     timeout = read_input.remaining(timeout, time.monotonic() - began_at)
     mentioning = typed if typed is not None and typed != cli_prompt.STDIN else ""
     files = len(list(cli_prompt.mentioned(mentioning, place.cwd)))
+    cli_prompt.tell_missing(mentioning, place.cwd, on_wait)
     if agent is not None:
         assigned = read_agent(
             agent if agent.is_absolute() else place.cwd / agent, place.role_catalogue()

@@ -25,6 +25,9 @@ LINE_END: Final = "\n"
 MENTION: Final = re.compile(r"""(?<![\w@./\\`])@(?:"([^"\n]+)"|([\w./~+=,:-]+))""")
 """``@path`` or ``@"path with spaces"``, not in the middle of a word such as an address."""
 
+_SUFFIX: Final = re.compile(r"\w\.[A-Za-z]\w{0,3}$")
+"""The end of a file's name, and not of a number such as 1.5 or of @pytest.fixture."""
+
 EMBEDDED_SIZE: Final = 256 * 1024
 """A mentioned file up to this size travels with the prompt; a larger one is only named. Agents
 read files themselves, and a prompt has to fit into a model's context."""
@@ -115,6 +118,28 @@ def mentioned(text: str, workspace: Path) -> Iterator[Path]:
             )
         seen.add(found)
         yield found
+
+
+def missing_mentions(text: str, workspace: Path) -> list[str]:
+    """What a text mentions like a path, with a slash or a suffix, and does not exist."""
+    root = workspace.resolve()
+    missing = []
+    for match in MENTION.finditer(text):
+        name = (match[1] or match[2]).rstrip(".,:")
+        if (match[1] or _like_path(name)) and _found(match, root) is None:
+            missing.append(name)
+    return list(dict.fromkeys(missing))
+
+
+def _like_path(name: str) -> bool:
+    # `@scope/package` of npm is told as well: it is a path as much as a name.
+    return "/" in name or _SUFFIX.search(name) is not None
+
+
+def tell_missing(text: str, workspace: Path, notice: Callable[[str], object]) -> None:
+    """Say which mentioned files do not exist: they go to the agent as words only."""
+    for name in missing_mentions(text, workspace):
+        notice(f"@{name}: there is no such file in {workspace}, so it is sent as text only")
 
 
 def _found(match: re.Match[str], root: Path) -> Path | None:

@@ -54,7 +54,7 @@ class CommandOption(NamedTuple):
     """Whether every occurrence counts. Otherwise the last one does."""
     argument: bool = False
     """Whether it is given by its place in the command line instead of a name."""
-    complete: Callable[[str], list[str]] | None = None
+    complete: Callable[..., list[str]] | None = None
     """Lists the values that begin like a word, for the shell."""
 
     @property
@@ -152,6 +152,52 @@ def complete_role(incomplete: str) -> list[str]:
     return [role for role in roles if role.startswith(incomplete)]
 
 
+def complete_model(ctx: Any, incomplete: str) -> list[str]:
+    """The models of the peer that the command line names, or of all, that begin like this. Only
+    what is known without starting a peer: from cards and descriptors."""
+    return _known_of_peer(ctx, incomplete, "models")
+
+
+def complete_mode(ctx: Any, incomplete: str) -> list[str]:
+    """The modes of the peer that the command line names, or of all, that begin like this."""
+    return _known_of_peer(ctx, incomplete, "modes")
+
+
+def _known_of_peer(ctx: Any, incomplete: str, what: str) -> list[str]:
+    from dragoman.errors import DragomanError
+    from dragoman.runs.context import load_context
+
+    try:
+        place = load_context()
+        # An option without its value ends the parsing, and the words before it are left over.
+        given = (ctx.params.get("peer"), ctx.params.get("name"), *ctx.args)
+        named = [word for word in given if word in place.catalogue]
+        names = named[:1] or place.catalogue.names
+        found: list[str] = []
+        for name in names:
+            card, known = place.cards().latest(name), place.catalogue.get(name)
+            measured = None if card is None else getattr(card.facts, what)
+            claimed = known.tiers.values() if what == "models" else known.enforcement.modes
+            found += measured or claimed
+    except (DragomanError, OSError):
+        return []
+    return [word for word in dict.fromkeys(found) if word.startswith(incomplete)]
+
+
+def complete_broker(incomplete: str) -> list[str]:
+    """The peers that brokers keep, and the brokers, that begin like this."""
+    from dragoman.broker.client.brokers import list_brokers
+    from dragoman.errors import DragomanError
+    from dragoman.paths import find_paths
+
+    try:
+        brokers = list_brokers(find_paths())
+    except (DragomanError, OSError):
+        return []
+    words = [*(each.peer for each in brokers), *(each.name for each in brokers)]
+    return [word for word in dict.fromkeys(words) if word.startswith(incomplete)]
+
+
 def complete_variable(incomplete: str) -> list[str]:
     """The names of variables that begin like this."""
     return sorted(name for name in os.environ if name.startswith(incomplete))
@@ -220,8 +266,11 @@ MODEL: Final = CommandOption(
     kind=str,
     metavar="NAME",
     short="-m",
+    complete=complete_model,
 )
-MODE: Final = CommandOption("mode", "The agent's mode to work in.", kind=str, metavar="NAME")
+MODE: Final = CommandOption(
+    "mode", "The agent's mode to work in.", kind=str, metavar="NAME", complete=complete_mode
+)
 TIMEOUT: Final = CommandOption(
     "timeout",
     "How long a turn may take at most: 90s, 30m, 2h; a number is seconds.",
@@ -330,6 +379,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
             " an adapter, none if not.",
             kind=str,
             metavar="ROLE",
+            complete=complete_role,
         ),
         TIMEOUT,
         MCP_CONFIG,

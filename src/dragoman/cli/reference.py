@@ -28,7 +28,7 @@ python -m dragoman.cli.reference > docs/reference/cli.md
 
 `python -m dragoman` is the same command. [Exit codes](exit-codes.md) say how a command ended, and
 [lines of JSON](cli-json.md) are what `--format json` prints. `dragoman --install-completion`
-lets your shell complete commands, options and the names of peers.
+lets your shell complete commands, options, peers, models, sessions, jobs and brokers.
 """
 
 

@@ -120,6 +120,7 @@ def _run(
     shown = [cli_prompt.read_image(path) for path in images]
     typed = "" if prompt in (None, cli_prompt.STDIN) else str(prompt)
     list(cli_prompt.mentioned(typed, plan.workspace))
+    cli_prompt.tell_missing(typed, plan.workspace, show.notice)
     live = CommandLoop()
 
     async def work() -> int:

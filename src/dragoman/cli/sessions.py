@@ -14,7 +14,12 @@ import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_err, put_out
-from dragoman.cli.prompt_options import complete_peer, complete_session
+from dragoman.cli.prompt_options import (
+    complete_mode,
+    complete_model,
+    complete_peer,
+    complete_session,
+)
 from dragoman.cli.shared_options import (
     AfterOption,
     CwdOption,
@@ -78,10 +83,19 @@ NameOption = Annotated[
 ]
 ColdOption = Annotated[bool, typer.Option("--cold", help="Start a peer for this command alone.")]
 ModelOption = Annotated[
-    str | None, typer.Option("--model", "-m", metavar="NAME", help="The model to use.")
+    str | None,
+    typer.Option(
+        "--model", "-m", metavar="NAME", help="The model to use.", autocompletion=complete_model
+    ),
 ]
 ModeOption = Annotated[
-    str | None, typer.Option("--mode", metavar="NAME", help="The peer's mode to work in.")
+    str | None,
+    typer.Option(
+        "--mode",
+        metavar="NAME",
+        help="The peer's mode to work in.",
+        autocompletion=complete_mode,
+    ),
 ]
 
 

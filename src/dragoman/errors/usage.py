@@ -92,19 +92,21 @@ def nearest(word: str, known: Iterable[str]) -> list[str]:
     return near[:CLOSE_CHOICES]
 
 
-def alternatives(wanted: str, known: Iterable[str]) -> str:
+def alternatives(wanted: str, known: Iterable[str], *, verb: str = "has") -> str:
     """The available names for an unknown one: all of them, or the closest few."""
     names = [" ".join(name.split()) for name in dict.fromkeys(known)]
     if not names:
-        return "it has none"
+        return f"it {verb} none"
     near = nearest(wanted, names)
     if not near and wanted:
         near = [name for name in names if wanted.casefold() in name.casefold()][:CLOSE_CHOICES]
     meant = f"did you mean {' or '.join(near)}? " if near else ""
     if len(names) <= LISTED_CHOICES:
-        return f"{meant}It has {', '.join(names)}" if meant else f"it has {', '.join(names)}"
+        listed = ", ".join(names)
+        return f"{meant}It {verb} {listed}" if meant else f"it {verb} {listed}"
     first = ", ".join(names[:CLOSE_CHOICES])
-    return f"{meant}It has {len(names)}" if meant else f"it has {len(names)}, such as {first}"
+    count = f"{verb} {len(names)}"
+    return f"{meant}It {count}" if meant else f"it {count}, such as {first}"
 
 
 class RequestInProgress(UsageError):
@@ -134,6 +136,22 @@ class Unsupported(UsageError):
     """The other side did not announce this capability, so the request was not sent."""
 
     error_class = "unsupported"
+    hint: str = ""
+    """What to do about it, if that is known."""
+
+    def __init__(self, message: str = "", *, setting: str = "") -> None:
+        super().__init__(message)
+        self.setting = setting
+        """``model`` or ``mode`` if the other side has no such one."""
+
+
+def no_such(
+    setting: str, wanted: str, known: Iterable[str], *, peer: str = "the agent"
+) -> Unsupported:
+    """The error for a model or a mode that a peer does not have, with the closest that it has."""
+    return Unsupported(
+        f"{peer} has no {setting} {shown(wanted)}; {alternatives(wanted, known)}", setting=setting
+    )
 
 
 class TurnInProgress(UsageError):
@@ -249,10 +267,8 @@ class RoleNotClaimed(UsageError):
     error_class = "role_not_claimed"
 
     def __init__(self, peer: str, role: str, claimed: Sequence[str] = ()) -> None:
-        super().__init__(
-            f"{peer} does not claim the role {shown(role)}; "
-            f"it claims {', '.join(claimed) if claimed else 'none'}"
-        )
+        instead = alternatives(role, claimed, verb="claims")
+        super().__init__(f"{peer} does not claim the role {shown(role)}; {instead}")
         self.peer = peer
         self.role = role
         self.claimed = tuple(claimed)

@@ -16,7 +16,7 @@ from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.conversation import Conversation, Peer
 from dragoman.dialects.discovery import CODEX
 from dragoman.errors import ProtocolMismatch, Unsupported, UsageError
-from dragoman.errors.usage import alternatives
+from dragoman.errors.usage import no_such
 from dragoman.events.parts import Choice, SessionOption
 from dragoman.events.view import View
 
@@ -52,8 +52,7 @@ def match(
             raise UsageError(f"{wanted!r} could be {listed}: say which")
     if open_ended:
         return wanted
-    instead = alternatives(wanted, [choice.value for choice in choices])
-    raise Unsupported(f"{peer} has no {what} {wanted!r}; {instead}")
+    raise no_such(what, wanted, (choice.value for choice in choices), peer=peer)
 
 
 def _one_line(value: str) -> str:

@@ -31,6 +31,7 @@ from dragoman.errors import (
     DragomanError,
     ProtocolMismatch,
     TurnInProgress,
+    Unsupported,
     UsageError,
 )
 from dragoman.events import fold
@@ -144,8 +145,15 @@ class Run:
             if isinstance(error, DragomanError) and self.warm and broker_ended(error):
                 gone = f"the broker was lost before anything was prompted: {error}"
                 raise BrokerUnavailable(gone) from error
+            if isinstance(error, Unsupported) and error.setting == "model" and not error.hint:
+                error.hint = self._models_hint()
             raise
         return self
+
+    def _models_hint(self) -> str:
+        if self.request.enforced.way.descriptor is None:
+            return ""
+        return f"`dragoman peers models {self.request.peer}` lists the models that it has"
 
     async def __aexit__(
         self,

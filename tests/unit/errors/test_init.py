@@ -55,6 +55,7 @@ from dragoman.errors import (
     TooLarge,
     TooManyTerminals,
     UnknownPeer,
+    Unsupported,
     WrongLaunch,
 )
 
@@ -108,6 +109,7 @@ SAMPLES: list[DragomanError] = [
     UnknownPeer("gemeni", ["gemini"]),
     UnknownPeer("nonesuch"),
     PolicyNotEnforced("kilo", "its descriptor says so"),
+    Unsupported("codex has no model x", setting="model"),
     RoleNotClaimed("codex", "plan", ["execute"]),
     NoPeer("plan", {"codex": "it is not enabled"}),
     WrongLaunch("qwen acp", "it takes it for a prompt", "`qwen --acp`"),

@@ -16,7 +16,7 @@ from dragoman.client.base import WorkspaceServices
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.session import is_open_ended, listed_values
 from dragoman.errors import Unsupported
-from dragoman.errors.usage import alternatives
+from dragoman.errors.usage import alternatives, no_such
 from dragoman.events.parts import Choice
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class AcpSettings(WorkspaceServices):
     async def _switch_mode(self, mode_id: str) -> None:
         known = [mode.id for mode in self.modes.available_modes] if self.modes else []
         if mode_id not in known:
-            raise Unsupported(f"the agent has no mode {mode_id!r}; {alternatives(mode_id, known)}")
+            raise no_such("mode", mode_id, known)
         before = self.modes
 
         def switched(_: acp.SetSessionModeResponse) -> None:
@@ -142,9 +142,7 @@ class AcpSettings(WorkspaceServices):
             return
         known = [model.model_id for model in self.models.available_models] if self.models else []
         if model_id not in known:
-            raise Unsupported(
-                f"the agent has no model {model_id!r}; {alternatives(model_id, known)}"
-            )
+            raise no_such("model", model_id, known)
 
         def switched(_: acp.SetSessionModelResponse) -> None:
             if self.models is not None:
@@ -174,6 +172,8 @@ class AcpSettings(WorkspaceServices):
         )
         # To Python 1 is True; to an agent it is not.
         if not open_ended and (value not in values or type(value) is not type(values[0])):
+            if option.category in ("mode", "model"):
+                raise no_such(option.category, str(value), map(str, values))
             offered = alternatives(str(value), map(str, values))
             raise Unsupported(f"the option {option_id!r} has no value {value!r}; {offered}")
 

@@ -24,7 +24,7 @@ from dragoman.errors import (
     Unsupported,
     UsageError,
 )
-from dragoman.errors.usage import alternatives
+from dragoman.errors.usage import no_such
 from dragoman.events import model
 from dragoman.events.parts import Block, Choice, FileChange, SessionOption, Usage
 from dragoman.events.words import ChangeStage
@@ -276,7 +276,7 @@ class CodexConversation(EventConversation):
 
 def require_mode(mode: str) -> str:
     if mode not in translate.MODES:
-        raise Unsupported(f"Codex has no mode {mode!r}; {alternatives(mode, translate.MODES)}")
+        raise no_such("mode", mode, translate.MODES, peer="Codex")
     return mode
 
 
@@ -290,8 +290,7 @@ def require_policy(policy: str | bool) -> str:
 async def require_model(client: CodexClient, wanted: str) -> None:
     models = await client.models()
     if not any(wanted in (entry.model, entry.id) for entry in models):
-        known = (entry.model for entry in models)
-        raise Unsupported(f"Codex has no model {wanted!r}; {alternatives(wanted, known)}")
+        raise no_such("model", wanted, (entry.model for entry in models), peer="Codex")
 
 
 def require_safe(answer: shapes.ThreadResponse, mode: str, policy: str) -> None:
