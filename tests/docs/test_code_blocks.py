@@ -192,6 +192,6 @@ def test_every_call_in_a_shell_block_is_one_that_the_command_understands(words: 
 
 def test_calls_are_found_and_wrong_ones_are_not_understood() -> None:
     assert len(SHELL) > 50 and len(SHELL_RUN) > 15
-    for wrong in ("acp install --client zed", "peers lst", "serve acp --websocket"):
+    for wrong in ("acp install --host zed", "peers lst", "serve acp --websocket"):
         with pytest.raises(Exception, match="option|command|argument|Missing"):
             understand(["dragoman", *wrong.split()])

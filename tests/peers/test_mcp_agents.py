@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -234,4 +235,35 @@ async def test_qwen_finds_the_tools_by_its_search_and_calls_them(
         offered = {tool.name for tool in model.questions[0].tools}
     assert "tool_search" in offered and not any("dragoman" in name for name in offered)
     assert '{"peers":[{"peer":"auggie"' in said.stdout, said.stderr
+    assert living_in(home) == []
+
+
+@pytest.mark.parametrize("name", ["codex", "gemini", "qwen", "copilot", "opencode"])
+@aio
+async def test_an_agent_lists_the_server_until_it_is_taken_out(
+    name: str, home: Path, workspace: Path
+) -> None:
+    environment = peer_environment(home)
+    program = shutil.which(name, path=environment["PATH"])
+    assert program is not None
+
+    async def listed() -> bool:
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [program, "mcp", "list"],
+            cwd=workspace,
+            env=surroundings(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TURN_TIMEOUT,
+            check=False,
+        )
+        return "coworkers" in done.stdout + done.stderr
+
+    for action, there in (("install", True), ("uninstall", False)):
+        words = ("mcp", action, "--client", name, "--name", "coworkers", "--write")
+        done = await dragoman(*words, cwd=workspace, environment=environment)
+        assert done.code == 0, done.err
+        assert await listed() is there
     assert living_in(home) == []

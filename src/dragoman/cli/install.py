@@ -1,4 +1,4 @@
-"""Shared code of `dragoman mcp install` and `dragoman acp install`: print or write the entry.
+"""Shared code of `install` and `uninstall` of `dragoman mcp` and `dragoman acp`.
 
 `setup.install` builds the entry and edits the settings file of the other program.
 """
@@ -26,6 +26,10 @@ WriteOption = Annotated[
     bool,
     typer.Option("--write", help="Put the entry into the file, and keep the file as it was."),
 ]
+RemoveOption = Annotated[
+    bool,
+    typer.Option("--write", help="Take the entry out of the file, and keep the file as it was."),
+]
 NameOption = Annotated[str, typer.Option("--name", help="What the entry is called.")]
 FileOption = Annotated[
     Path | None,
@@ -52,14 +56,10 @@ def install(
 ) -> None:
     """Print an entry, or write it."""
     from dragoman.cli.output.escape import neutral
-    from dragoman.errors import UsageError
     from dragoman.setup.install import entries
     from dragoman.setup.install.program import this_program
 
-    check_name(name)
-    if file is not None and project is not None:
-        raise UsageError("--file and --project both say which file it is")
-    path = file if file is not None else entries.file_of(client, project=project)
+    path = _file(client, name, file, project)
     where = neutral(str(path))
     if not write:
         put_data(sys.stdout, entries.snippet(client, name, this_program()))
@@ -77,3 +77,38 @@ def install(
         if backup is not None:
             put_out(f"As it was before: {neutral(str(backup))}\n")
     put_out(f"Next: {client.after}.\n")
+
+
+def uninstall(
+    client: Client, *, name: str, write: bool, file: Path | None, project: Path | None
+) -> None:
+    """Show the removal of an entry as a diff, or write it."""
+    from dragoman.cli.output.config_diffs import write_diff
+    from dragoman.cli.output.escape import neutral
+    from dragoman.config.file_transaction import Change
+    from dragoman.setup.install import entries
+
+    path = _file(client, name, file, project)
+    where = neutral(str(path))
+    planned = entries.plan_removal(client, path, name)
+    if not planned.changes:
+        put_out(f"{where} has no entry {name}. Nothing was changed.\n")
+        return
+    if not write:
+        write_diff([Change(planned.path, planned.before, planned.after)])
+        put_err("--write does it and leaves the rest of the file as it is.\n")
+        return
+    backup = entries.write(planned)
+    put_out(f"{where} has no entry {name} any more.\n")
+    if backup is not None:
+        put_out(f"As it was before: {neutral(str(backup))}\n")
+
+
+def _file(client: Client, name: str, file: Path | None, project: Path | None) -> Path:
+    from dragoman.errors import UsageError
+    from dragoman.setup.install import entries
+
+    check_name(name)
+    if file is not None and project is not None:
+        raise UsageError("--file and --project both say which file it is")
+    return file if file is not None else entries.file_of(client, project=project)

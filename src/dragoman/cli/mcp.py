@@ -1,4 +1,4 @@
-"""`dragoman mcp`: add the dragoman MCP server to the settings of agents and editors.
+"""`dragoman mcp`: the entry for the dragoman MCP server in the settings of agents and editors.
 
 The supported programs are listed in `setup.install.clients`; `cli.install` does the work.
 """
@@ -11,19 +11,28 @@ from typing import Annotated, Final
 import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
-from dragoman.cli.install import NAME, FileOption, NameOption, WriteOption, install
+from dragoman.cli.install import (
+    NAME,
+    FileOption,
+    NameOption,
+    RemoveOption,
+    WriteOption,
+    install,
+    uninstall,
+)
 from dragoman.cli.shared_options import CwdOption
 
 HELP: Final = """
 Give other agents and editors the tools of dragoman.
 
 An agent that can call MCP tools delegates to other agents with them. `install` makes the entry in
-its settings that starts `dragoman serve mcp`.
+its settings that starts `dragoman serve mcp`, and `uninstall` takes it out.
 
 \b
 Examples:
   dragoman mcp install --client claude            show the entry
   dragoman mcp install --client claude --write    make it, with a backup
+  dragoman mcp uninstall --client claude --write  take it out again
 """
 
 app: Final = new_app(help=HELP)
@@ -36,8 +45,20 @@ class ClientName(enum.StrEnum):
     CODEX = "codex"
     CURSOR = "cursor"
     GEMINI = "gemini"
+    QWEN = "qwen"
+    COPILOT = "copilot"
+    OPENCODE = "opencode"
+    KIMI = "kimi"
     ZED = "zed"
     VSCODE = "vscode"
+
+
+ClientOption = Annotated[
+    ClientName, typer.Option("--client", help="The program to put it into.", show_default=False)
+]
+ProjectOption = Annotated[
+    bool, typer.Option("--project", help="In the settings of this project, not in yours.")
+]
 
 
 @app.callback()
@@ -47,13 +68,9 @@ def _mcp() -> None: ...
 @app.command("install", context_settings=CONTEXT)
 def install_command(
     *,
-    client: Annotated[
-        ClientName, typer.Option("--client", help="The program to put it into.", show_default=False)
-    ],
+    client: ClientOption,
     write: WriteOption = False,
-    project: Annotated[
-        bool, typer.Option("--project", help="In the settings of this project, not in yours.")
-    ] = False,
+    project: ProjectOption = False,
     name: NameOption = NAME,
     file: FileOption = None,
     cwd: CwdOption = None,
@@ -75,6 +92,39 @@ def install_command(
     from dragoman.setup.install.clients import MCP_CLIENTS
 
     install(
+        MCP_CLIENTS[client.value],
+        name=name,
+        write=write,
+        file=file,
+        project=(cwd or Path.cwd()) if project else None,
+    )
+
+
+@app.command("uninstall", context_settings=CONTEXT)
+def uninstall_command(
+    *,
+    client: ClientOption,
+    write: RemoveOption = False,
+    project: ProjectOption = False,
+    name: NameOption = NAME,
+    file: FileOption = None,
+    cwd: CwdOption = None,
+) -> None:
+    """Show or make the removal of that entry from a program's settings.
+
+    Only the entry goes, and a section that it leaves empty. An entry that starts another program
+    stays.
+
+    \b
+    Examples:
+      dragoman mcp uninstall --client codex
+      dragoman mcp uninstall --client codex --write
+    """
+    from pathlib import Path
+
+    from dragoman.setup.install.clients import MCP_CLIENTS
+
+    uninstall(
         MCP_CLIENTS[client.value],
         name=name,
         write=write,

@@ -81,3 +81,27 @@ def test_a_file_that_is_not_understood_is_an_error_that_says_what_to_do(shell: S
 def test_what_cannot_be_done_is_wrong_usage(shell: Shell, argv: list[str], problem: str) -> None:
     said = shell("mcp", "install", *argv)
     assert said.code == 2 and problem in said.err
+
+
+def test_the_entry_is_taken_out_again_and_the_file_is_as_it_was(shell: Shell) -> None:
+    path = shell.home / ".codex" / "config.toml"
+    path.parent.mkdir()
+    path.write_text("model = 'x' # mine\n")
+    assert shell("mcp", "install", "--client", "codex", "--write").code == 0
+    written = path.read_text()
+    shown = shell("mcp", "uninstall", "--client", "codex")
+    assert shown.code == 0 and "-[mcp_servers.dragoman]" in shown.out
+    assert "--write does it" in shown.err and path.read_text() == written
+    done = shell("mcp", "uninstall", "--client", "codex", "--write")
+    assert done.code == 0 and f"{path} has no entry dragoman any more." in done.out
+    assert f"{path}.before-dragoman-2" in done.out
+    assert path.read_text() == "model = 'x' # mine\n"
+    again = shell("mcp", "uninstall", "--client", "codex", "--write")
+    assert again.code == 0 and "Nothing was changed." in again.out
+
+
+def test_an_entry_of_another_program_is_not_taken_out(shell: Shell) -> None:
+    path = shell.home / ".claude.json"
+    path.write_text('{"mcpServers": {"dragoman": {"command": "x", "args": []}}}')
+    said = shell("mcp", "uninstall", "--client", "claude", "--write")
+    assert said.code == 2 and "does not start `dragoman serve mcp`" in said.err

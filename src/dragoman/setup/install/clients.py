@@ -65,8 +65,25 @@ class Client:
     """Members that the program requires besides the command."""
     initial: Mapping[str, Any] = field(default_factory=dict)
     """Members of a new entry; in an existing one they are not changed."""
+    one_list: bool = False
+    """Whether all words of the command line are the list ``command``, without ``args``."""
     after: str = ""
     """The next step for the user."""
+
+    def command(self, words: Sequence[str]) -> dict[str, Any]:
+        """The members of an entry that hold a command line."""
+        if self.one_list:
+            return {"command": list(words)}
+        return {"command": words[0], "args": list(words[1:])}
+
+    def words(self, entry: Mapping[str, Any]) -> list[Any] | None:
+        """The command line of an entry; None if it has none."""
+        command, args = entry.get("command"), entry.get("args")
+        if self.one_list:
+            return command if isinstance(command, list) else None
+        if not isinstance(command, str) or not isinstance(args, list):
+            return None
+        return [command, *args]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +102,14 @@ def _zed(around: HostEnvironment) -> Path:
     # macOS uses the same directory as other Unix systems.
     base = "" if around.platform == "darwin" else around.env.get("XDG_CONFIG_HOME", "")
     return (Path(base) if base else around.home / ".config") / "zed" / "settings.json"
+
+
+def _opencode(around: HostEnvironment) -> Path:
+    base = around.env.get("XDG_CONFIG_HOME", "")
+    folder = (Path(base) if base else around.home / ".config") / "opencode"
+    # It reads both, and writes the one with comments by itself.
+    commented = folder / "opencode.jsonc"
+    return commented if commented.exists() else folder / "opencode.json"
 
 
 def _claude(around: HostEnvironment) -> Path:
@@ -137,6 +162,50 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
             project_file=".gemini/settings.json",
             initial={"timeout": DELEGATION_TIMEOUT * 1000},
             after="start a new session of `gemini`; `/mcp` shows the server",
+        ),
+        Client(
+            name="qwen",
+            title="Qwen Code",
+            server="mcp",
+            section="mcpServers",
+            user_file=lambda around: around.folder("QWEN_HOME", ".qwen") / "settings.json",
+            project_file=".qwen/settings.json",
+            initial={"timeout": DELEGATION_TIMEOUT * 1000},
+            after="start a new session of `qwen`; `qwen mcp list` shows the server",
+        ),
+        Client(
+            name="copilot",
+            title="GitHub Copilot CLI",
+            server="mcp",
+            section="mcpServers",
+            user_file=lambda around: around.home / ".copilot" / "mcp-config.json",
+            project_file=".github/mcp.json",
+            fixed={"type": "local"},
+            initial={"tools": ["*"]},
+            after="start a new session of `copilot`; `copilot mcp list` shows the server",
+        ),
+        Client(
+            name="opencode",
+            title="opencode",
+            server="mcp",
+            section="mcp",
+            user_file=_opencode,
+            project_file="opencode.json",
+            fixed={"type": "local"},
+            # It gives up after five seconds otherwise.
+            initial={"enabled": True, "timeout": DELEGATION_TIMEOUT * 1000},
+            one_list=True,
+            after="start a new session of `opencode`; `opencode mcp list` shows the server",
+        ),
+        Client(
+            name="kimi",
+            title="Kimi Code",
+            server="mcp",
+            section="mcpServers",
+            user_file=lambda around: around.folder("KIMI_CODE_HOME", ".kimi-code") / "mcp.json",
+            project_file=".kimi-code/mcp.json",
+            initial={"toolTimeoutMs": DELEGATION_TIMEOUT * 1000},
+            after="start a new session of `kimi`; `/mcp` shows the server",
         ),
         Client(
             name="zed",

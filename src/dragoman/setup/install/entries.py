@@ -1,4 +1,4 @@
-"""Add or update dragoman's entry in another program's settings file, with a backup.
+"""Add, update or remove dragoman's entry in another program's settings file, with a backup.
 
 Only the entry changes, BOM and line endings stay, and a second run changes nothing. A file that
 cannot be parsed is left alone. `clients` describes the programs, `config.safe_files` writes.
@@ -11,17 +11,16 @@ import itertools
 import os
 import stat
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from dragoman.config import safe_files
 from dragoman.errors import ClientFileInvalid, FileFailed, UsageError
-from dragoman.setup.install import json_edit, toml_edit
+from dragoman.setup.install import json_edit, jsonc, toml_edit
 from dragoman.setup.install.clients import Client, HostEnvironment
 from dragoman.setup.install.json_edit import Unfit, Update
-from dragoman.setup.install.jsonc import InvalidJsonc
 
 MAX_FILE_SIZE: Final = 64 * 1024 * 1024
 """Claude Code stores data of every project in its settings file, so it can be large."""
@@ -38,7 +37,7 @@ class EntryEdit:
 
     path: Path
     before: bytes | None
-    after: bytes
+    after: bytes | None
 
     @property
     def changes(self) -> bool:
@@ -65,26 +64,71 @@ def plan(client: Client, path: Path, name: str, program: Sequence[str]) -> Entry
     Raises `ClientFileInvalid` for a file that cannot be read or has no place for the entry, and for
     an entry of this name that starts something else.
     """
+    update = _update(client, name, program)
+    return _edited(client, path, read_file(path), lambda text: _put(text, client, name, update))
+
+
+def plan_removal(client: Client, path: Path, name: str) -> EntryEdit:
+    """Plan the removal of the entry from a settings file. Nothing is written, and nothing changes
+    where there is no entry.
+
+    Raises `ClientFileInvalid` as `plan` does.
+    """
     before = read_file(path)
+    if before is None:
+        return EntryEdit(path, None, None)
+    edit = toml_edit if client.format == "toml" else json_edit
+
+    def require_ours(entry: Any) -> None:
+        if not isinstance(entry, Mapping) or _options(client, entry) is None:
+            raise _taken(client, name)
+
+    return _edited(
+        client, path, before, lambda text: edit.remove(text, (client.section, name), require_ours)
+    )
+
+
+def own_entries(client: Client, path: Path) -> list[str]:
+    """The names of the entries of a settings file that start dragoman for this client. A file that
+    cannot be read has none."""
+    try:
+        data = (read_file(path) or b"").removeprefix(BOM).decode("utf-8")
+        if client.format == "toml":
+            value: Any = tomllib.loads(data)
+        else:
+            node = jsonc.read(data)
+            value = None if node is None else node.value
+    except (ClientFileInvalid, FileFailed, ValueError):
+        return []
+    section = value.get(client.section) if isinstance(value, dict) else None
+    return [
+        name
+        for name, entry in (section.items() if isinstance(section, dict) else ())
+        if isinstance(entry, dict) and _options(client, entry) is not None
+    ]
+
+
+def _edited(
+    client: Client, path: Path, before: bytes | None, edit: Callable[[str], str]
+) -> EntryEdit:
     data = before or b""
     bom = BOM if data.startswith(BOM) else b""
     try:
         text = data[len(bom) :].decode("utf-8")
-        done = _put(text, client, name, _update(client, name, program))
-        return EntryEdit(path, before, bom + done.encode("utf-8"))
+        return EntryEdit(path, before, bom + edit(text).encode("utf-8"))
     except UnicodeDecodeError as error:
         raise ClientFileInvalid(str(path), "it is not UTF-8 text") from error
     except UnicodeEncodeError as error:
         raise UsageError(
             "the path of dragoman is not UTF-8 text, so no file can hold it"
         ) from error
-    except (InvalidJsonc, tomllib.TOMLDecodeError) as error:
+    except (jsonc.InvalidJsonc, tomllib.TOMLDecodeError) as error:
         kind = "TOML" if client.format == "toml" else "JSON"
         raise ClientFileInvalid(
             str(path), f"it is not {kind} that can be edited: {error}"
         ) from error
     except NameTaken as error:
-        remedy = "give the entry another name with --name, or take the old one out"
+        remedy = "name another entry with --name, or take this one out by hand"
         raise ClientFileInvalid(str(path), str(error), remedy=remedy) from error
     except Unfit as error:
         raise ClientFileInvalid(str(path), str(error)) from error
@@ -92,7 +136,7 @@ def plan(client: Client, path: Path, name: str, program: Sequence[str]) -> Entry
 
 def write(planned: EntryEdit) -> Path | None:
     """Write the edit. Returns the path of the backup; None if there was no file or no change."""
-    if not planned.changes:
+    if not planned.changes or planned.after is None:
         return None
     if read_file(planned.path) != planned.before:
         raise UsageError(f"{planned.path} was changed by another program meanwhile; try again")
@@ -116,27 +160,27 @@ def _update(client: Client, name: str, program: Sequence[str]) -> Update:
 
     def update(old: Mapping[str, Any] | None) -> Mapping[str, Any]:
         if old is None:
-            args = [*program[1:], *words]
-            return {**client.fixed, "command": program[0], "args": args, **client.initial}
-        own = _options(old, words)
+            return {**client.fixed, **client.command([*program, *words]), **client.initial}
+        own = _options(client, old)
         if own is None:
-            raise NameTaken(
-                f"its entry `{client.section}.{name}` does not start "
-                f"`dragoman serve {client.server}`"
-            )
-        return {**client.fixed, "command": program[0], "args": [*program[1:], *words, *own]}
+            raise _taken(client, name)
+        return {**client.fixed, **client.command([*program, *words, *own])}
 
     return update
 
 
-def _options(entry: Mapping[str, Any], words: tuple[str, str]) -> list[str] | None:
+def _taken(client: Client, name: str) -> NameTaken:
+    return NameTaken(
+        f"its entry `{client.section}.{name}` does not start `dragoman serve {client.server}`"
+    )
+
+
+def _options(client: Client, entry: Mapping[str, Any]) -> list[str] | None:
     """The extra arguments of an entry for our command; None if it starts something else."""
-    args = entry.get("args")
-    if not isinstance(entry.get("command"), str) or not isinstance(args, list):
-        return None
-    for at in range(len(args) - 1):
-        if tuple(args[at : at + 2]) == words:
-            return list(args[at + 2 :])
+    words = client.words(entry) or []
+    for at in range(1, len(words) - 1):
+        if words[at : at + 2] == ["serve", client.server]:
+            return list(words[at + 2 :])
     return None
 
 

@@ -1,4 +1,4 @@
-"""Insert or update one entry in JSON with comments, and keep the rest of the text.
+"""Insert, update or remove one entry in JSON with comments, and keep the rest of the text.
 
 Follows the indentation, line endings and trailing commas of the file. An existing entry is updated
 key by key; other keys stay. `jsonc` parses the text, `entries` handles files.
@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dragoman.setup.install.jsonc import InvalidJsonc, Node, comments_end, read
+from dragoman.setup.install.jsonc import InvalidJsonc, Member, Node, comments_end, read
 
 Update = Callable[[Mapping[str, Any] | None], Mapping[str, Any]]
 """Returns the new content of an entry from the old one, which is None if there is no entry yet."""
@@ -42,6 +42,70 @@ def put(text: str, path: Sequence[str], update: Update) -> str:
     done = _apply(text, _edits(text, root, path, update, style))
     _check(done, root, path, update)
     return done
+
+
+def remove(text: str, path: Sequence[str], require_ours: Callable[[Any], None]) -> str:
+    """The text without the entry at `path`, and without an object around it that would be empty.
+
+    `require_ours` raises for the value of an entry that is not to be removed. Raises `InvalidJsonc`
+    if the text cannot be parsed.
+    """
+    root = read(text)
+    around: list[tuple[Node, Member]] = []
+    node = root
+    for key in path:
+        member = None if node is None else node.member(key)
+        if node is None or member is None:
+            return text
+        around.append((node, member))
+        node = member.node
+    require_ours(around[-1][1].node.value)
+    meant: Any = None if root is None else deepcopy(root.value)
+    depth = len(around) - 1
+    while depth > 0 and _holds_only(text, *around[depth]):
+        depth -= 1
+    holder, member = around[depth]
+    done = _apply(text, [_cut(text, holder, member)])
+    inner: Any = meant
+    for key in path[:depth]:
+        inner = inner[key]
+    del inner[path[depth]]
+    _require_meant(done, meant)
+    return done
+
+
+def _holds_only(text: str, node: Node, member: Member) -> bool:
+    """Whether an object has this member and not even a comment besides."""
+    rest = text[node.start + 1 : member.start] + text[member.node.end : node.end - 1]
+    return len(node.members) == 1 and not rest.strip(" \t\r\n,")
+
+
+def _cut(text: str, node: Node, member: Member) -> _Edit:
+    """Cut a member out of an object, as if it had been inserted by `_insert`."""
+    at = node.members.index(member)
+    own_comma = _UP_TO_COMMA.match(text, member.node.end)
+    if at + 1 < len(node.members):
+        assert own_comma is not None
+        end = own_comma.end()
+        while text[end] in " \t\r\n":
+            end += 1
+        return _Edit(member.start, end, "")
+    end = member.node.end if own_comma is None or not node.trailing_comma else own_comma.end()
+    if at == 0:
+        if not text[node.start + 1 : member.start].strip() and not text[end : node.end - 1].strip():
+            return _Edit(node.start + 1, node.end - 1, "")
+        return _Edit(comments_end(text, node.start + 1, member.start), end, "")
+    before = node.members[at - 1].node.end
+    comma = _UP_TO_COMMA.match(text, before)
+    assert comma is not None
+    begin = comments_end(text, comma.end(), member.start)
+    # The comma before it goes too, unless the object ends with one anyway.
+    kept = text[before:begin] if node.trailing_comma else _without(text, before, comma, begin)
+    return _Edit(before, end, kept)
+
+
+def _without(text: str, start: int, comma: re.Match[str], end: int) -> str:
+    return text[start : comma.end() - 1] + text[comma.end() : end]
 
 
 def _edits(
@@ -180,9 +244,13 @@ def _check(text: str, root: Node, path: Sequence[str], update: Update) -> None:
         holder = holder.setdefault(key, {})
     old = holder.get(path[-1])
     holder[path[-1]] = {**(old or {}), **update(old)}
+    _require_meant(text, meant)
+
+
+def _require_meant(text: str, meant: Any) -> None:
     try:
         now = read(text)
     except InvalidJsonc as error:
-        raise Unfit(f"the entry cannot be put there safely ({error})") from error
+        raise Unfit(f"the entry cannot be edited safely ({error})") from error
     if now is None or not _same(now.value, meant):
-        raise Unfit("the entry cannot be put there safely")
+        raise Unfit("the entry cannot be edited safely")

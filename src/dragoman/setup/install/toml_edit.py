@@ -1,4 +1,4 @@
-"""Insert or update one table in a TOML text, and keep the rest of the text.
+"""Insert, update or remove one table in a TOML text, and keep the rest of the text.
 
 A new table goes to the end; an existing one is updated key by key, and other keys stay. The result
 is parsed again before it is returned. `entries` handles files.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, Final
 
@@ -47,6 +47,68 @@ def put(text: str, path: tuple[str, str], update: Update) -> str:
     if not _reads_as(done, meant) or (old is not None and _landmarks(done) != _landmarks(text)):
         raise Unfit(f"`{section}.{name}` cannot be changed safely")
     return done
+
+
+def remove(text: str, path: tuple[str, str], require_ours: Callable[[Any], None]) -> str:
+    """The text without the table at `path`.
+
+    `require_ours` raises for the value of a table that is not to be removed. Raises
+    `tomllib.TOMLDecodeError` if the text cannot be parsed, and `Unfit` if the table is written in a
+    way that cannot be cut out.
+    """
+    section, name = path
+    data = tomllib.loads(text)
+    around = data.get(section)
+    if not isinstance(around, dict) or name not in around:
+        return text
+    require_ours(around[name])
+    meant = deepcopy(data)
+    del meant[section][name]
+    emptied = {key: value for key, value in meant.items() if key != section or value}
+    for cut in (_without_lines, _without_item):
+        done = cut(text, path)
+        if done is not None and (_reads_as(done, meant) or _reads_as(done, emptied)):
+            return done
+    raise Unfit(f"`{section}.{name}` cannot be cut out safely")
+
+
+def _without_lines(text: str, path: tuple[str, str]) -> str:
+    """Cut out the lines from the header of the table and of those below it up to the last value."""
+    header = r"\s*\.\s*".join(f'(?:{re.escape(part)}|"{re.escape(part)}")' for part in path)
+    ours = re.compile(rf"\s*\[\s*{header}\s*(?:\.[^\]]*)?\]\s*(?:#.*)?$")
+    kept: list[str] = []
+    held: list[str] = []
+    inside = False
+    for line in text.splitlines(keepends=True):
+        if line.lstrip().startswith("["):
+            if ours.match(line.rstrip("\r\n")):
+                if not inside and kept and not kept[-1].strip():
+                    # The blank line that was put before the header.
+                    kept.pop()
+                inside, held = True, []
+                continue
+            inside = False
+            kept += held
+            held = []
+        if not inside:
+            kept.append(line)
+        elif line.strip() and not line.lstrip().startswith("#"):
+            held = []
+        else:
+            # What stands between the last value and the next header is about what follows.
+            held.append(line)
+    return "".join(kept + held)
+
+
+def _without_item(text: str, path: tuple[str, str]) -> str | None:
+    section, name = path
+    try:
+        document = tomlkit.parse(text)
+        around: Any = document[section]
+        del around[name]
+        return document.as_string()
+    except TOMLKitError:
+        return None
 
 
 def _appended(text: str, path: tuple[str, str], values: Mapping[str, Any]) -> str:

@@ -28,6 +28,10 @@ def place(name: str, platform: str = "linux", **env: str) -> str:
         ("codex", ".codex/config.toml"),
         ("cursor", ".cursor/mcp.json"),
         ("gemini", ".gemini/settings.json"),
+        ("qwen", ".qwen/settings.json"),
+        ("copilot", ".copilot/mcp-config.json"),
+        ("opencode", ".config/opencode/opencode.json"),
+        ("kimi", ".kimi-code/mcp.json"),
         ("zed", ".config/zed/settings.json"),
         ("vscode", ".config/Code/User/mcp.json"),
     ],
@@ -48,6 +52,9 @@ def test_variables_move_the_settings_as_the_programs_themselves_say() -> None:
     assert place("claude", CLAUDE_CONFIG_DIR="/c") == "/c/.claude.json"
     assert place("codex", CODEX_HOME="/c") == "/c/config.toml"
     assert place("gemini", GEMINI_CLI_HOME="/g") == "/g/.gemini/settings.json"
+    assert place("qwen", QWEN_HOME="/q") == "/q/settings.json"
+    assert place("kimi", KIMI_CODE_HOME="/k") == "/k/mcp.json"
+    assert place("opencode", XDG_CONFIG_HOME="/x") == "/x/opencode/opencode.json"
     assert place("zed", XDG_CONFIG_HOME="/x") == "/x/zed/settings.json"
     assert place("vscode", XDG_CONFIG_HOME="/x") == "/x/Code/User/mcp.json"
     assert place("codex", CODEX_HOME="") == ".codex/config.toml"
@@ -74,3 +81,11 @@ def test_a_text_to_paste_names_every_word_of_the_command(name: str) -> None:
     assert '"/opt/my tools/dragoman"' in text and '"serve"' in text and '"a\\"b"' in text
     assert '"my own"' in text
     assert text.count("(") == text.count(")") and text.count("{") == text.count("}")
+
+
+def test_opencode_keeps_the_file_with_comments_where_there_is_one(tmp_path: Path) -> None:
+    folder = tmp_path / "opencode"
+    folder.mkdir()
+    (folder / "opencode.jsonc").write_text("{}")
+    around = HostEnvironment(HOME, {"XDG_CONFIG_HOME": str(tmp_path)}, "linux")
+    assert MCP_CLIENTS["opencode"].user_file(around) == folder / "opencode.jsonc"

@@ -13,7 +13,14 @@ import pytest
 from dragoman.errors import ClientFileInvalid, FileFailed, UsageError
 from dragoman.setup.install import entries
 from dragoman.setup.install.clients import ACP_EDITORS, MCP_CLIENTS, Client
-from dragoman.setup.install.entries import file_of, plan, snippet, write
+from dragoman.setup.install.entries import (
+    file_of,
+    own_entries,
+    plan,
+    plan_removal,
+    snippet,
+    write,
+)
 from dragoman.setup.install.jsonc import read
 from tests.unit.setup.install.samples import CASES, as_windows_has_it, name_of, sample
 
@@ -54,7 +61,7 @@ def test_a_sample_gets_its_entry_and_the_backup_restores_it_byte_for_byte(
     backup = install(client, path)
     done = path.read_bytes()
     entry = value_of(client, done)[client.section]["dragoman"]
-    assert (entry["command"], entry["args"]) == (PROGRAM[0], ["serve", client.server])
+    assert client.words(entry) == [PROGRAM[0], "serve", client.server]
     assert without(done, client) == without(original, client)
     assert done.startswith(b"\xef\xbb\xbf") == windows
     assert (done.count(b"\r\n") == done.count(b"\n")) == windows
@@ -63,6 +70,43 @@ def test_a_sample_gets_its_entry_and_the_backup_restores_it_byte_for_byte(
     assert backup is not None and backup.read_bytes() == original
     os.replace(backup, path)
     assert path.read_bytes() == original and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("windows", [False, True], ids=["unix", "windows"])
+@pytest.mark.parametrize(("client", "name"), CASES, ids=name_of)
+def test_the_removal_of_an_entry_leaves_the_file_as_it_was(
+    client: Client, name: str, windows: bool, tmp_path: Path
+) -> None:
+    original = as_windows_has_it(sample(name)) if windows else sample(name)
+    path = tmp_path / "settings"
+    path.write_bytes(original)
+    assert not plan_removal(client, path, "dragoman").changes
+    install(client, path)
+    assert own_entries(client, path) == ["dragoman"]
+    backup = write(plan_removal(client, path, "dragoman"))
+    assert backup is not None
+    if value_of(client, original).get(client.section) == {}:
+        # An empty section goes along.
+        assert value_of(client, path.read_bytes()) == without(original, client)
+    else:
+        assert path.read_bytes() == original
+    assert own_entries(client, path) == []
+    assert write(plan_removal(client, path, "dragoman")) is None
+
+
+def test_where_there_is_no_file_nothing_is_removed_or_made(tmp_path: Path) -> None:
+    planned = plan_removal(CLAUDE, tmp_path / "none.json", "dragoman")
+    assert not planned.changes and write(planned) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("entry", ['{"command": "x", "args": ["serve"]}', "3", "{}"])
+def test_an_entry_that_starts_something_else_is_not_removed(entry: str, tmp_path: Path) -> None:
+    path = tmp_path / "settings"
+    path.write_text(f'{{"mcpServers": {{"dragoman": {entry}}}}}')
+    with pytest.raises(ClientFileInvalid, match="does not start `dragoman serve mcp`"):
+        plan_removal(CLAUDE, path, "dragoman")
+    assert own_entries(CLAUDE, path) == []
 
 
 def kept(original: bytes, done: bytes) -> bool:
@@ -236,6 +280,10 @@ def test_the_members_that_each_program_needs_are_there(tmp_path: Path) -> None:
         ("mcp", "codex"): plain | {"tool_timeout_sec"},
         ("mcp", "cursor"): plain | {"type"},
         ("mcp", "gemini"): plain | {"timeout"},
+        ("mcp", "qwen"): plain | {"timeout"},
+        ("mcp", "copilot"): plain | {"type", "tools"},
+        ("mcp", "opencode"): {"type", "command", "enabled", "timeout"},
+        ("mcp", "kimi"): plain | {"toolTimeoutMs"},
         ("mcp", "zed"): plain | {"source", "env"},
         ("mcp", "vscode"): plain | {"type"},
         ("acp", "zed"): plain | {"type", "env"},

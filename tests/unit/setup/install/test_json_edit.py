@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.setup.install.json_edit import Unfit, put
+from dragoman.setup.install.json_edit import Unfit, put, remove
 from dragoman.setup.install.jsonc import InvalidJsonc
 
 ENTRY = {"command": "x", "args": ["a", "b"]}
@@ -106,3 +106,46 @@ def test_a_text_without_a_place_for_the_entry_is_refused(text: str) -> None:
 def test_a_text_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(InvalidJsonc, match="occurs twice"):
         put('{"s": {}, "s": {}}', ("s", "d"), entry)
+
+
+# -- removing
+
+
+def removed(text: str) -> str:
+    return remove(text, ("s", "d"), lambda entry: None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"s": {"q": 1}}',
+        '{"a": 1}',
+        "{}",
+        '{\n  "s": {\n    "q": 1\n  }\n}',
+        '{\n  "s": {\n    "q": 1 // about q, and {\n    // "old": 2,\n  }\n}',
+        '{"s": {"q": 1, /* , */ },}',
+        '{"s": { // nothing yet\n}}',
+        '{\r\n  "a": 1\r\n}\r\n',
+    ],
+)
+def test_what_was_put_in_is_cut_out_again(text: str) -> None:
+    assert removed(put(text, ("s", "d"), entry)) == text
+    assert removed(text) == text
+
+
+def test_an_entry_before_others_goes_with_its_comma() -> None:
+    text = '{\n  "s": {\n    "d": {},\n    // q\n    "q": 1\n  }\n}'
+    assert removed(text) == '{\n  "s": {\n    // q\n    "q": 1\n  }\n}'
+
+
+def test_a_comment_beside_the_entry_keeps_its_section() -> None:
+    assert removed('{"s": {/* mine */ "d": {}}}') == '{"s": {/* mine */}}'
+    assert removed('{"s": {"d": {}}, "a": 1}') == '{"a": 1}'
+
+
+def test_an_entry_of_another_program_stays() -> None:
+    def refuse(entry: object) -> None:
+        raise Unfit(str(entry))
+
+    with pytest.raises(Unfit, match="3"):
+        remove('{"s": {"d": 3}}', ("s", "d"), refuse)

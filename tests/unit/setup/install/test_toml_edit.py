@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.setup.install.json_edit import Unfit
-from dragoman.setup.install.toml_edit import put
+from dragoman.setup.install.toml_edit import put, remove
 
 WANTED = {"command": "/x", "args": ["serve", "mcp"]}
 
@@ -94,3 +94,36 @@ def test_a_text_without_a_place_for_the_table_is_refused(text: str) -> None:
 def test_a_text_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(tomllib.TOMLDecodeError):
         put(text, ("s", "d"), wanted)
+
+
+# -- removing
+
+
+def removed(text: str) -> str:
+    return remove(text, ("s", "d"), lambda entry: None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a = 1 # mine\n",
+        "[s.q]\nx = 1\n\n[t]\ny = 2\n",
+        "s = {q = {x = 1}}\n",
+        "[s]\nz = 1\n",
+        "# c\r\n[s.q]\r\nx = 1\r\n",
+    ],
+)
+def test_what_was_put_in_is_cut_out_again(text: str) -> None:
+    done = put(text, ("s", "d"), lambda old: {"command": "x", "args": ["a"]})
+    assert done != text and removed(done) == text
+    assert removed(text) == text
+
+
+def test_tables_below_it_go_along_and_comments_about_the_next_one_stay() -> None:
+    text = 'a = 1\n\n[s.d]\nx = 1\n[s."d".env]\nA = "1"\n\n# about t\n[t]\ny = 2\n'
+    assert removed(text) == "a = 1\n\n# about t\n[t]\ny = 2\n"
+
+
+def test_a_table_that_cannot_be_cut_out_is_refused_or_taken_out_by_its_keys() -> None:
+    assert tomllib.loads(removed('s.d.x = 1\nb = """\n[s.d]\n"""\n')) == {"b": "[s.d]\n"}
