@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -21,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.testing.fake_model import FakeModel
+from scripts.peers import install
 from tests.aio import aio
 from tests.peers import mcp_server
 from tests.peers.agents import GEMINI, QWEN
@@ -244,13 +244,13 @@ async def test_an_agent_lists_the_server_until_it_is_taken_out(
     name: str, home: Path, workspace: Path
 ) -> None:
     environment = peer_environment(home)
-    program = shutil.which(name, path=environment["PATH"])
-    assert program is not None
+    # Not all of them are on the PATH of these tests, and one is not a program for node.
+    program = install.pins()[name].folder / "node_modules" / ".bin" / name
 
     async def listed() -> bool:
         done = await asyncio.to_thread(
             subprocess.run,
-            [program, "mcp", "list"],
+            [str(program), "mcp", "list"],
             cwd=workspace,
             env=surroundings(environment),
             stdin=subprocess.DEVNULL,

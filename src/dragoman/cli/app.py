@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "acp": "Put dragoman into editors as an agent.",
     "skill": "Print a text that teaches a model to use dragoman, or install it as a skill.",
     "doctor": "Find out what is wrong here, and how to cure it.",
+    "uninstall": "Show what dragoman has put where, and remove it.",
 }
 """Every command and what `dragoman --help` says of it. `dragoman.cli.NAME` is its module."""
 
@@ -56,6 +57,7 @@ OTHER_WORDS: Final = {
     **dict.fromkeys(("cost", "costs", "usage"), "stats"),
     **dict.fromkeys(("settings", "set"), "config"),
     **dict.fromkeys(("daemon", "stop"), "broker"),
+    **dict.fromkeys(("remove", "purge"), "uninstall"),
 }
 """What similar programs call a command, and ours."""
 

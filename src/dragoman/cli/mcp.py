@@ -54,7 +54,13 @@ class ClientName(enum.StrEnum):
 
 
 ClientOption = Annotated[
-    ClientName, typer.Option("--client", help="The program to put it into.", show_default=False)
+    ClientName,
+    typer.Option(
+        "--client",
+        metavar="NAME",
+        help=f"The program to put it into: {', '.join(ClientName)}.",
+        show_default=False,
+    ),
 ]
 ProjectOption = Annotated[
     bool, typer.Option("--project", help="In the settings of this project, not in yours.")

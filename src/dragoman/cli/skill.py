@@ -5,6 +5,7 @@ The text is `setup/install/skill.md`.
 
 from __future__ import annotations
 
+import enum
 import sys
 from importlib.resources import files
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
-from dragoman.cli.output.terminal import put_data, put_out
+from dragoman.cli.output.terminal import put_data, put_err, put_out
+from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.setup.install.entries import EntryEdit
@@ -21,9 +23,25 @@ if TYPE_CHECKING:
 app: Final = new_app()
 
 
+class SkillClient(enum.StrEnum):
+    """The agents whose folder of skills is known."""
+
+    CLAUDE = "claude"
+    CODEX = "codex"
+    GEMINI = "gemini"
+    QWEN = "qwen"
+    KIMI = "kimi"
+
+
 @app.command(context_settings=CONTEXT)
 def skill_command(
     *,
+    client: Annotated[
+        SkillClient | None,
+        typer.Option(
+            "--client", help="Say where this agent reads skills from.", show_default=False
+        ),
+    ] = None,
     write: Annotated[
         Path | None,
         typer.Option(
@@ -40,6 +58,7 @@ def skill_command(
     \b
     Examples:
       dragoman skill
+      dragoman skill --client claude
       dragoman skill --write ~/.claude/skills
       dragoman skill --write .agents/skills
       dragoman skill >> AGENTS.md
@@ -47,8 +66,13 @@ def skill_command(
     from dragoman.cli.output.escape import neutral
     from dragoman.setup.install import entries
 
+    if write is not None and client is not None:
+        raise UsageError("--client and --write both say which folder it is")
     if write is None:
         put_data(sys.stdout, skill_text())
+        if client is not None:
+            folder = neutral(str(skills_folder(client.value)))
+            put_err(f"It reads skills from {folder}; --write {folder} puts this there.\n")
         return
     planned = plan_skill(write)
     backup = entries.write(planned)
@@ -62,6 +86,15 @@ FOLDER: Final = "dragoman"
 """Agents require the directory of a skill to have the skill's name."""
 
 FILE: Final = "SKILL.md"
+
+
+def skills_folder(client: str) -> Path:
+    """Where an agent reads the skills of its user from."""
+    from dragoman.setup.install.clients import MCP_CLIENTS, HostEnvironment
+
+    found = MCP_CLIENTS[client].skills
+    assert found is not None
+    return found(HostEnvironment.here())
 
 
 def skill_text() -> str:

@@ -11,7 +11,8 @@ from ruamel.yaml import YAML
 from dragoman.catalogue.load import Catalogue, built_in
 from dragoman.cli.exit_codes import ExitCode
 from dragoman.cli.reference import helps
-from dragoman.cli.skill import plan_skill, skill_text
+from dragoman.cli.skill import SkillClient, plan_skill, skill_text
+from dragoman.setup.install.clients import MCP_CLIENTS
 from dragoman.setup.install.entries import write
 from tests.unit.cli.calling import Shell
 
@@ -91,3 +92,16 @@ def test_it_is_installed_in_a_folder_of_its_name_and_brought_up_to_date(tmp_path
     backup = write(plan_skill(tmp_path))
     assert backup is not None and backup.read_text() == "older"
     assert path.read_text("utf-8") == skill_text()
+
+
+def test_the_folder_of_an_agent_is_named(shell: Shell) -> None:
+    said = shell("skill", "--client", "claude")
+    assert said.code == 0 and said.out == skill_text()
+    assert f"--write {shell.home}/.claude/skills puts this there" in said.err
+    refused = shell("skill", "--client", "claude", "--write", "x")
+    assert refused.code == 2 and "both say which folder" in refused.err
+
+
+def test_every_agent_with_a_folder_of_skills_can_be_named() -> None:
+    known = [name for name, client in MCP_CLIENTS.items() if client.skills is not None]
+    assert [name.value for name in SkillClient] == known

@@ -65,6 +65,8 @@ class Client:
     """Members that the program requires besides the command."""
     initial: Mapping[str, Any] = field(default_factory=dict)
     """Members of a new entry; in an existing one they are not changed."""
+    skills: Callable[[HostEnvironment], Path] | None = None
+    """The user's folder of skills, if the program reads one."""
     one_list: bool = False
     """Whether all words of the command line are the list ``command``, without ``args``."""
     after: str = ""
@@ -128,6 +130,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
             project_file=".mcp.json",
             fixed={"type": "stdio"},
             initial={"env": {}},
+            skills=lambda around: around.folder("CLAUDE_CONFIG_DIR", ".claude") / "skills",
             after="start a new session of `claude`; `/mcp` shows the server",
         ),
         Client(
@@ -139,6 +142,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
             project_file=".codex/config.toml",
             format="toml",
             initial={"tool_timeout_sec": DELEGATION_TIMEOUT},
+            skills=lambda around: around.folder("CODEX_HOME", ".codex") / "skills",
             after="start a new session of `codex`; `/mcp` shows the server",
         ),
         Client(
@@ -161,6 +165,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
             ),
             project_file=".gemini/settings.json",
             initial={"timeout": DELEGATION_TIMEOUT * 1000},
+            skills=lambda around: around.folder("GEMINI_CLI_HOME", "") / ".gemini" / "skills",
             after="start a new session of `gemini`; `/mcp` shows the server",
         ),
         Client(
@@ -171,6 +176,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
             user_file=lambda around: around.folder("QWEN_HOME", ".qwen") / "settings.json",
             project_file=".qwen/settings.json",
             initial={"timeout": DELEGATION_TIMEOUT * 1000},
+            skills=lambda around: around.folder("QWEN_HOME", ".qwen") / "skills",
             after="start a new session of `qwen`; `qwen mcp list` shows the server",
         ),
         Client(
@@ -205,6 +211,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
             user_file=lambda around: around.folder("KIMI_CODE_HOME", ".kimi-code") / "mcp.json",
             project_file=".kimi-code/mcp.json",
             initial={"toolTimeoutMs": DELEGATION_TIMEOUT * 1000},
+            skills=lambda around: around.folder("KIMI_CODE_HOME", ".kimi-code") / "skills",
             after="start a new session of `kimi`; `/mcp` shows the server",
         ),
         Client(

@@ -1,0 +1,98 @@
+"""`dragoman uninstall`: what it shows, what it removes, and what it leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli_shell import AGENT, FOLDERS, Cli, cli_in, warm_cli
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return cli_in(tmp_path)
+
+
+def used(cli: Cli) -> None:
+    """Use dragoman as somebody would who then has enough of it."""
+    assert cli("peers", "add", "mine", "--roles", "review", "--no-turns", "--", *AGENT).code == 0
+    assert cli("run", "mine", "hello").code == 0
+    (cli.home / ".claude.json").write_text('{"theme": "dark"}')
+    assert cli("mcp", "install", "--client", "claude", "--write").code == 0
+    assert cli("mcp", "install", "--client", "codex", "--write", "--name", "others").code == 0
+    assert cli("acp", "install", "--client", "zed", "--write").code == 0
+    assert cli("skill", "--write", str(cli.home / ".claude" / "skills")).code == 0
+    (cli.cwd / "dragoman.toml").write_text('[policy]\npreset = "approve-reads"\n')
+
+
+def folders(cli: Cli) -> list[Path]:
+    return [cli.home / name.lower() for name in FOLDERS]
+
+
+def test_all_of_it_is_shown_and_removed_and_a_project_is_left_alone() -> None:
+    with warm_cli() as cli:
+        used(cli)
+        (broker,) = cli("broker", "list", "--format", "quiet").out.split()
+        shown = cli("uninstall")
+        assert shown.code == 2 and "add --yes" in shown.err
+        for word in (
+            f"broker   {broker} ",
+            f"entry    dragoman of Claude Code in {cli.home}/.claude.json",
+            f"entry    others of Codex in {cli.home}/.codex/config.toml",
+            "entry    dragoman of Zed in ",
+            f"skill    {cli.home}/.claude/skills/dragoman/SKILL.md",
+            f"folder   {cli.home}/config_home (settings and your own peers, ",
+            f"folder   {cli.home}/state_home (sessions, jobs, the ledger, logs, ",
+            f"stays    {cli.home}/.claude.json.before-dragoman: remove it by hand",
+        ):
+            assert word in shown.out
+        assert cli("broker", "list", "--format", "quiet").out.split() == [broker]
+
+        done = cli("uninstall", "--yes")
+        assert done.code == 0, done.err
+        assert "It is removed." in done.out and "pip uninstall dragoman" in done.out
+        assert [path for path in folders(cli) if path.exists()] == []
+        assert (cli.home / ".claude.json").read_text() == '{"theme": "dark"}'
+        assert not (cli.home / ".claude" / "skills" / "dragoman").exists()
+        assert "others" not in (cli.home / ".codex" / "config.toml").read_text()
+        assert (cli.cwd / "dragoman.toml").exists()
+        assert cli.agents_left() == []
+
+        again = cli("uninstall")
+        assert again.code == 0 and "There is nothing to remove." in again.out
+
+
+def test_settings_stay_if_that_is_wanted(cli: Cli) -> None:
+    used(cli)
+    done = cli("uninstall", "--yes", "--keep-config")
+    assert done.code == 0
+    assert f"stays    {cli.home}/config_home" in done.out
+    assert (cli.home / "config_home" / "peers" / "mine.toml").exists()
+    assert not (cli.home / "state_home").exists()
+
+
+def test_a_person_is_asked(cli: Cli) -> None:
+    assert cli("config", "set", "format", "text").code == 0
+    with cli.terminal("uninstall") as terminal:
+        terminal.expect("Remove all of this? [y/N]")
+        terminal.type("n\n")
+        terminal.expect("Nothing was changed")
+        assert terminal.wait() == 0
+    assert (cli.home / "config_home" / "config.toml").exists()
+
+
+def test_a_folder_of_somebody_else_is_never_removed(cli: Cli) -> None:
+    repository = cli.home / "dotfiles"
+    (repository / ".git").mkdir(parents=True)
+    linked = cli.home / "linked"
+    linked.symlink_to(repository)
+    places = {"CONFIG_HOME": repository, "DATA_HOME": cli.home, "CACHE_HOME": linked}
+    cli.extra |= {f"DRAGOMAN_{name}": str(path) for name, path in places.items()}
+    cli.extra["DRAGOMAN_STATE_HOME"] = str(cli.cwd.parent)
+    done = cli("uninstall", "--yes")
+    assert done.code == 0
+    assert f"stays    {repository} " in done.out and "it is a git repository" in done.out
+    assert f"stays    {linked} " in done.out and "it is a link" in done.out
+    assert done.out.count("is in it") == 2
+    assert repository.exists() and cli.home.exists() and cli.cwd.exists()
