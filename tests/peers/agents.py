@@ -8,7 +8,6 @@ only one of them does is in its own test file. Where programs are is known by `p
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import functools
 import inspect
 import json
@@ -18,6 +17,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec
+
+from msgspec import structs
 
 from dragoman.catalogue.descriptor import Descriptor
 from dragoman.catalogue.launch import resolve
@@ -175,7 +176,7 @@ class Stage:
     def budgets(self, **changed: float) -> Iterator[None]:
         """Other budgets for the turns that begin in the block."""
         usual = self.peer.client.budgets
-        self.peer.client.budgets = dataclasses.replace(usual, **changed)
+        self.peer.client.budgets = structs.replace(usual, **changed)
         try:
             yield
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -77,7 +76,7 @@ async def codex(
 
 def with_budgets(**budgets: float) -> CodexOptions:
     """The usual options with other budgets."""
-    changed = dataclasses.replace(OPTIONS.budgets or Budgets(), **budgets)
+    changed = structs.replace(OPTIONS.budgets or Budgets(), **budgets)
     return structs.replace(OPTIONS, budgets=changed)
 
 

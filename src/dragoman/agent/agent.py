@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
 
 from dragoman.agent import checks, commands
 from dragoman.agent.server import Server
@@ -32,8 +33,7 @@ from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class CommandSpec:
+class CommandSpec(Struct, frozen=True):
     """A slash command and who carries it out."""
 
     name: str
@@ -42,8 +42,7 @@ class CommandSpec:
     handler: Callable[..., Any]
 
 
-@dataclass(slots=True)
-class AgentHandlers:
+class AgentHandlers(Struct):
     """Who answers what; None where the author has nothing to say."""
 
     prompt: Callable[..., Any] | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePosixPath, PureWindowsPath
+from pathlib import PureWindowsPath
 from typing import Any, Final, cast, get_args
 
 import msgspec
@@ -136,7 +136,7 @@ def file_path(value: object) -> None:
     """Raise for what cannot name a file of the client's: it has to be absolute, on its system."""
     text(value, "the path of a file")
     path = str(value)
-    if not (PurePosixPath(path).is_absolute() or PureWindowsPath(path).is_absolute()):
+    if not path.startswith("/") and not PureWindowsPath(path).is_absolute():
         raise UsageError(
             f"the path of a file is absolute, not {path!r}: write str(turn.session.cwd / {path!r})"
         )

@@ -6,7 +6,7 @@ for. It may be used from any thread. It does not know when to ask; turns do.
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Coroutine, Mapping, Sequence
 from threading import get_ident
 from typing import Any, Self, TypeVar
@@ -210,7 +210,7 @@ class ClientSide:
                 session_id=self._session_id,
                 message=message,
                 url=url,
-                elicitation_id=elicitation_id or secrets.token_hex(8),
+                elicitation_id=elicitation_id or os.urandom(8).hex(),
             )
         )
 

@@ -7,11 +7,11 @@ looks like one, so whoever knows the commands asks whether one was meant.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from dragoman.dialects.acp import v1 as acp
 
@@ -19,8 +19,7 @@ _NAME: Final = r"[A-Za-z][\w.:-]*"
 _COMMAND: Final = re.compile(rf"/({_NAME})(?:\s+(.*))?\Z", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A command as it was typed."""
 
     name: str
@@ -49,4 +48,9 @@ def missing(name: str, known: Iterable[str]) -> str:
 def is_meant(command: Command, known: Iterable[str]) -> bool:
     """Whether somebody who typed a command that does not exist most likely wanted one: it stands
     alone, or is nearly the name of one that does. Anything else is a prompt like any other."""
-    return not command.input or bool(difflib.get_close_matches(command.name, [*known], 1))
+    if not command.input:
+        return True
+    # Not at the top: few prompts come here.
+    import difflib
+
+    return bool(difflib.get_close_matches(command.name, [*known], 1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import secrets
+import os
 from collections.abc import Coroutine, Mapping, Sequence
 from threading import get_ident
 from typing import Any, Final, TypeVar, cast
@@ -51,7 +51,7 @@ class Turn:
         self._home = LoopAccess()
         self._thread = get_ident()
         self._ids = itertools.count(1)
-        self._prefix = secrets.token_hex(4)
+        self._prefix = os.urandom(4).hex()
         self._made = 0
         """Updates that were made, and are sent by awaiting them."""
         self._sent = 0

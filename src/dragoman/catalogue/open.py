@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from collections.abc import AsyncIterator
@@ -126,12 +125,12 @@ def judge(result: Result, quirks: Quirks) -> Result:
     text = _without_notices(result.text, quirks.notice_texts)
     if result.denials and quirks.reject_ends_turn and not text:
         # Only remarks came after the refusal: the turn ended because of it.
-        return dataclasses.replace(result, outcome=Outcome.DENIED, ended_by_denial=True)
+        return structs.replace(result, outcome=Outcome.DENIED, ended_by_denial=True)
     if result.outcome is Outcome.DENIED or not text.startswith(quirks.error_texts):
         return result
     line = text.splitlines()[0].strip()
     kind = next((kind for look, kind in ERROR_LOOKS if re.search(look, text, re.I)), ErrorKind.PEER)
-    return dataclasses.replace(
+    return structs.replace(
         result,
         outcome=ERROR_OUTCOMES.get(kind, Outcome.FAILED),
         failure=Failure(line, kind, "error_as_text", False, None),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -362,7 +361,7 @@ def _budgets(budgets: Budgets, timeout: float | None) -> Budgets:
     if not timeout > 0:
         raise UsageError("--timeout is a number of seconds greater than 0")
     # An explicit timeout is the only limit: silence in between is not a reason to stop.
-    return replace(
+    return structs.replace(
         budgets,
         initialize=min(budgets.initialize, timeout),
         session=min(budgets.session, timeout),

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from typing import Final
+
+from msgspec import Struct
 
 from dragoman.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budgets:
+class Budgets(Struct, frozen=True, kw_only=True):
     """Seconds; None is "for ever"."""
 
     spawn: float = 10.0
@@ -43,10 +43,10 @@ class Budgets:
     """The longest time to wait for the end of such a replay."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
             if value is not None and value < 0:
-                raise UsageError(f"{field.name} is a time in seconds, not {value!r}")
+                raise UsageError(f"{name} is a time in seconds, not {value!r}")
         for name in ("first_event", "silence", "total"):
             if getattr(self, name) == 0:
                 raise UsageError(f"{name} cannot be 0; None is for ever")

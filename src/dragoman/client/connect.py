@@ -8,11 +8,9 @@ which is imported on first use.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -81,8 +79,7 @@ async def connect(
 # -- reaching the other side
 
 
-@dataclass(frozen=True, slots=True)
-class StreamSource:
+class StreamSource(Struct, frozen=True):
     """How to get a stream to the agent, as often as it is needed."""
 
     name: str
@@ -197,7 +194,7 @@ def _plain(error: DragomanError) -> DragomanError:
 def _hurried(options: ConnectOptions) -> ConnectOptions:
     budgets = options.budgets or Budgets()
     initialize = min(budgets.initialize, GREETING_TIMEOUT)
-    return structs.replace(options, budgets=dataclasses.replace(budgets, initialize=initialize))
+    return structs.replace(options, budgets=structs.replace(budgets, initialize=initialize))
 
 
 async def _shake_hands(

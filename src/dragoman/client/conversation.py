@@ -427,7 +427,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         if outcome is Outcome.OK:
             if by_denial:
                 outcome = Outcome.DENIED
-            elif not text.strip() and not self._acted:
+            elif not self._acted and not text.strip():
                 outcome = Outcome.EMPTY
         return Result(
             outcome,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
 import msgspec
@@ -35,8 +34,7 @@ from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome
 from dragoman.wire import codes
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """How a turn ended."""
 
     outcome: Outcome
@@ -60,8 +58,12 @@ class Result:
 
     def __repr__(self) -> str:
         """The outcome, the text, and what is not as usual."""
-        shown = (each.name for each in fields(self) if getattr(self, each.name) != each.default)
-        return f"Result({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+        shown = (
+            f"{each.name}={value!r}"
+            for each in msgspec.structs.fields(self)
+            if (value := getattr(self, each.name)) != each.default
+        )
+        return f"Result({', '.join(shown)})"
 
     @property
     def ok(self) -> bool:

@@ -152,7 +152,6 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def budgets(self, base: Budgets | None = None) -> Budgets:
         """The budgets for a client: `base` with what is set here."""
-        base = base or Budgets()
         chosen: dict[str, float | None] = {}
         for name in structs.asdict(self.timeouts):
             value = getattr(self.timeouts, name)
@@ -160,8 +159,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 chosen[name] = None
             elif value is not None:
                 chosen[name] = float(value)
-        values = {name: getattr(base, name) for name in Budgets.__dataclass_fields__}
-        return Budgets(**{**values, **chosen})
+        return structs.replace(base or Budgets(), **chosen)
 
     def for_peer(self, name: str) -> PeerSettings:
         return self.peer.get(name, PeerSettings())

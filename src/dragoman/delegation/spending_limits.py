@@ -7,8 +7,9 @@ daily usage before a turn, the peer's usage reports supply it during a turn.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from dragoman.client.budgets import Budgets
 from dragoman.config.schema import DelegationLimits

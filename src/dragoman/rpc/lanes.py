@@ -283,11 +283,12 @@ class Lane(Generic[T]):
                 raise self._ended.fresh()
             if self._waiter is not None:
                 raise UsageError("a lane has one consumer at a time")
-            self._waiter = self._loop.create_future()
+            waiter = self._waiter = self._loop.create_future()
             try:
-                await self._waiter
+                await waiter
             finally:
-                self._waiter = None
+                if self._waiter is waiter:
+                    self._waiter = None
         return self.take()
 
     def _time_to_wake(self) -> None:
@@ -296,8 +297,12 @@ class Lane(Generic[T]):
 
     def wake(self) -> None:
         """Let the consumer look, if it waits."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter = self._waiter
+        if waiter is not None:
+            # Much can come before the consumer goes on, and none of it has to wake it again.
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
 
 
 class HandlerLane(Generic[T]):

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -458,7 +457,7 @@ class Run:
         seen.context = self._notes.context(self.opened.context)
         result = judge(blame(result) if self.warm else result, request.enforced.way.quirks)
         if seen.over is not None:
-            result = replace(result, outcome=Outcome.TRUNCATED, failure=seen.over)
+            result = structs.replace(result, outcome=Outcome.TRUNCATED, failure=seen.over)
         seen.result = result
         seen.model = model_choice.model_in_use(seen.view)
         seen.seconds = clock() - began_at

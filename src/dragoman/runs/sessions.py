@@ -8,7 +8,6 @@ records.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 import os
 import time
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct, field, structs
 
 from dragoman.client.conversation import Conversation, Opening, Peer, SessionSummary
 from dragoman.client.results import Result, explain
@@ -504,7 +503,7 @@ def blame(result: Result) -> Result:
     lost = BrokerError(f"the broker has gone in the middle of the turn: {result.error}")
     lost.may_have_run = True
     failure = Failure(str(lost), ErrorKind.PEER, lost.error_class, False, None)
-    return dataclasses.replace(result, error=lost, failure=failure)
+    return structs.replace(result, error=lost, failure=failure)
 
 
 def _unconfirmed(job: str, broker: str | None, error: DragomanError) -> BrokerError:

@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dragoman.errors import ConnectError, UsageError
 from dragoman.transports.base import Stream
@@ -30,8 +30,7 @@ PATH_LIMIT = 107 if sys.platform == "linux" else 103
 _SO_PEERCRED: int = getattr(socket, "SO_PEERCRED", 17)
 
 
-@dataclass(frozen=True, slots=True)
-class PeerCredentials:
+class PeerCredentials(NamedTuple):
     """Credentials of the process at the other end, as the operating system reports them; None if
     unknown."""
 

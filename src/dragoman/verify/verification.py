@@ -11,9 +11,11 @@ import asyncio
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import structs
 
 from dragoman.catalogue.card import RungVerdict
 from dragoman.catalogue.descriptor import Platform
@@ -159,7 +161,7 @@ class Verification:
         descriptor = way.descriptor
         budgets = self.limits.budgets(descriptor.handshake_timeout if descriptor else None)
         if timeout is not None:
-            budgets = replace(budgets, initialize=min(timeout, budgets.initialize))
+            budgets = structs.replace(budgets, initialize=min(timeout, budgets.initialize))
         plan = PlannedHandshake(
             dialect=dialect,
             workspace=where.workspace,

@@ -23,7 +23,7 @@ def test_times_that_are_set_replace_those_of_the_peer_and_the_rest_stays() -> No
 
 
 def test_every_time_that_can_be_set_is_a_budget() -> None:
-    assert set(Timeouts.__struct_fields__) <= set(Budgets.__dataclass_fields__)
+    assert set(Timeouts.__struct_fields__) <= set(Budgets.__struct_fields__)
 
 
 def test_a_peer_has_its_own_permissions_or_those_of_all() -> None:

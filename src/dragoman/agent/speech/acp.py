@@ -6,7 +6,7 @@ client are answered by `dragoman.agent.server` itself, which speaks ACP in all i
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
@@ -49,7 +49,7 @@ class AcpSpeech:
         self._decoders: dict[str, Callable[[Raw], Any]] = {}
 
     def new_id(self) -> str:
-        return secrets.token_hex(16)
+        return os.urandom(16).hex()
 
     def update(
         self, session_id: str, update: acp.SessionUpdate

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-import secrets
+import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
@@ -90,7 +90,7 @@ class DocumentSpeech:
     # -- what goes out
 
     def new_id(self) -> str:
-        return secrets.token_hex(16)
+        return os.urandom(16).hex()
 
     async def update(self, session_id: str, update: acp.SessionUpdate) -> None:
         writer = self.writers.get(session_id)

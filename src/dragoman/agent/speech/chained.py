@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
+import os
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -115,7 +115,7 @@ class ChainedSpeech(DocumentSpeech):
         blocks: list[Block] = [Text(params.message)]
         blocks += [Image(each.data, each.type) for each in params.attachments]
         work = self.prompt(params.session_id, blocks)
-        turn_id = f"turn-{secrets.token_hex(8)}"
+        turn_id = f"turn-{os.urandom(8).hex()}"
         writer = chained.AgentEnd(params.session_id, turn_id, self._family, stream=params.stream)
         self.writers[params.session_id] = writer
         self._said[params.session_id].append(chained.SessionMessage("user", params.message))

@@ -7,7 +7,6 @@ Client-side quirks are applied here, as `catalogue.open` does for a direct child
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -329,7 +328,7 @@ def _near_options(
         ACP,
         permit=permit,
         guard=guard,
-        budgets=dataclasses.replace(
+        budgets=structs.replace(
             budgets,
             # A caller in a hurry does not wait for the broker's reason.
             initialize=budgets.initialize
@@ -433,9 +432,9 @@ def _for_all(budgets: Budgets | None, usual: Budgets) -> Budgets:
     if budgets is None:
         return usual
     longest: dict[str, float | None] = {}
-    for field in dataclasses.fields(Budgets):
-        ours, theirs = getattr(usual, field.name), getattr(budgets, field.name)
-        longest[field.name] = None if ours is None or theirs is None else max(ours, theirs)
+    for name in Budgets.__struct_fields__:
+        ours, theirs = getattr(usual, name), getattr(budgets, name)
+        longest[name] = None if ours is None or theirs is None else max(ours, theirs)
     return Budgets(**longest)  # type: ignore[arg-type]
 
 

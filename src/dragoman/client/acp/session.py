@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -91,7 +90,8 @@ class Session(AcpSettings, Conversation):
         """Whether the session was closed, or given up after a cancel that was never answered."""
         self.on_update: Callable[[acp.SessionUpdate], None] | None = None
         """Called with every update when it arrives, in a turn and outside."""
-        self.outside: deque[acp.SessionUpdate] = deque(maxlen=KEPT_OUTSIDE)
+        # Not a deque: one takes 700 bytes as long as it is empty, and most stay empty.
+        self.outside: list[acp.SessionUpdate] = []
         """The last updates that belonged to no turn."""
         self.outside_dropped = 0
         """How many more there were."""
@@ -122,8 +122,10 @@ class Session(AcpSettings, Conversation):
         if isinstance(prompt, str):
             if not prompt.isascii():
                 require_unicode(prompt)
-            given: Sequence[Any] = (acp.TextContent(text=prompt),)
-        elif isinstance(prompt, Struct):
+            text = (acp.TextContent(text=prompt),)
+            return Turn(self, text, text, meta)
+        given: Sequence[Any]
+        if isinstance(prompt, Struct):
             given = (prompt,)
         elif isinstance(prompt, list | tuple) and all(isinstance(each, Struct) for each in prompt):
             given = tuple(prompt)
@@ -254,6 +256,7 @@ class Session(AcpSettings, Conversation):
                 self.replayed.append(update)
         else:
             if len(self.outside) == KEPT_OUTSIDE:
+                del self.outside[0]
                 self.outside_dropped += 1
             self.outside.append(update)
 

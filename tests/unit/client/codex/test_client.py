@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 import dragoman
 from dragoman.client import early_messages
@@ -71,7 +71,7 @@ async def test_nothing_on_the_wire_says_jsonrpc() -> None:
             pass
 
     theirs.start(Listener())
-    client = CodexClient(ours, CodexOptions(budgets=dataclasses.replace(BUDGETS, initialize=0.05)))
+    client = CodexClient(ours, CodexOptions(budgets=structs.replace(BUDGETS, initialize=0.05)))
     with pytest.raises(dragoman.errors.CallTimeout):
         await client.start()
     await client.aclose()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dragoman.client.budgets import Budgets
 from dragoman.client.codex import CodexOptions, CodexTurn
@@ -344,4 +344,4 @@ async def test_giving_up_a_turn_that_is_over_changes_nothing() -> None:
             result = await end_of(turn)
         turn.give_up(AuthRequired())
         assert turn.result == result
-        assert dataclasses.replace(result) == result
+        assert structs.replace(result) == result

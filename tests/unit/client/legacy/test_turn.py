@@ -6,10 +6,10 @@ Above all: a prompt is sent once, whatever goes wrong with it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.client.legacy import DIALECTS, DocumentOptions
 from dragoman.errors import (

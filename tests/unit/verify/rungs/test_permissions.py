@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.catalogue.card import RungVerdict
 from dragoman.catalogue.descriptor import Quirks

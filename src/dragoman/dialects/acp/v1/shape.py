@@ -131,5 +131,8 @@ class Supported(Wire, frozen=True, kw_only=True):
 
 def ours_in(meta: Any) -> Mapping[str, Any]:
     """Our own words in a `_meta`; empty if there are none."""
+    if meta is None:
+        # Most messages have none, and asking an abstract class takes longer than the rest.
+        return {}
     ours = meta.get(META) if isinstance(meta, Mapping) else None
     return ours if isinstance(ours, Mapping) else {}
