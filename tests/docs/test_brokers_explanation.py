@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 
-from dragoman.broker import methods as broker_methods
+from dragoman.broker import protocol
 from dragoman.broker.server import state_machine
 from scripts.draw_states import ARROWS, draw
 from tests.docs.markdown import ROOT, links, section, table
@@ -33,10 +33,8 @@ def test_every_state_is_explained_as_in_the_code() -> None:
 def test_every_method_on_the_socket_is_listed() -> None:
     methods = {
         value
-        for value in vars(broker_methods).values()
-        if isinstance(value, str)
-        and value.startswith(broker_methods.PREFIX)
-        and value != broker_methods.PREFIX
+        for value in vars(protocol).values()
+        if isinstance(value, str) and value.startswith(protocol.PREFIX) and value != protocol.PREFIX
     }
     listed = [
         cells[0].strip("`") for cells in table(section(DOCUMENT, "What is spoken on the socket"))

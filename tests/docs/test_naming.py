@@ -95,7 +95,7 @@ METHOD = re.compile(
 """A name of a method, or its beginning: also as a part of a longer text, and of an f-string."""
 
 SPELLED = {
-    "broker/methods": "the names of the broker's own methods, once",
+    "broker/protocol": "the names of the broker's own methods, once",
     "verify/probes": "what the ladder asks that no client asks on purpose",
     "verify/canary_mcp_server": "an MCP server, which speaks another protocol",
     "mcp_server/stdio_entry": "an MCP server, which speaks another protocol",

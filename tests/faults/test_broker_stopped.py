@@ -18,7 +18,7 @@ import pytest
 
 from dragoman.broker.client import connect, find_or_start, hello
 from dragoman.broker.client.brokers import list_brokers
-from dragoman.broker.methods import RESULT
+from dragoman.broker.protocol import RESULT
 from dragoman.broker.records import BrokerRecord
 from dragoman.gateway.relay import Upstream
 from dragoman.paths import find_paths

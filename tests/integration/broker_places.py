@@ -18,7 +18,7 @@ import msgspec
 
 from dragoman.broker.client.hello import ask_broker
 from dragoman.broker.endpoint import Endpoint, endpoint_of
-from dragoman.broker.methods import STATUS
+from dragoman.broker.protocol import STATUS
 from dragoman.broker.records import BrokerRecord, read_records
 from dragoman.broker.spec import BrokerSpec, Folders, endpoint_name
 from dragoman.transports.process.identity import (

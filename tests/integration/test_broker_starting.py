@@ -20,7 +20,7 @@ from dragoman.broker.client import hello
 from dragoman.broker.client.brokers import list_brokers, reap, status_of, stop_broker
 from dragoman.broker.client.find_or_start import FoundBroker, ensure
 from dragoman.broker.client.hello import ask_broker
-from dragoman.broker.methods import STATUS
+from dragoman.broker.protocol import STATUS
 from dragoman.broker.spec import BrokerSpec, FileIdentity
 from dragoman.errors import BrokerUnavailable, HandshakeFailed
 from dragoman.paths import VARIABLES, Paths

@@ -43,13 +43,11 @@ from dragoman.gateway import prompt_responses
 from dragoman.gateway.choices import MODEL_OPTION, stands_for_models
 from dragoman.policy import Approver, allows_everything, unattended
 from dragoman.runs.adapter_run import adapter_work
-from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.context import redacted_stderr
 from dragoman.runs.lineage import inherited
 from dragoman.runs.model_choice import model_in_use, switch_model
 from dragoman.runs.run import Run, RunListener
-from dragoman.runs.run_request import RunRequest
-from dragoman.runs.run_result import RunResult
+from dragoman.runs.run_values import CancelHandle, RunRequest, RunResult
 from dragoman.runs.sessions import OpenedSession, broker_ended, leave
 from dragoman.store.peer_recovery import note_success
 

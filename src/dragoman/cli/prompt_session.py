@@ -27,9 +27,8 @@ from dragoman.events.model import Event
 from dragoman.events.parts import Block
 from dragoman.policy.rules import unattended
 from dragoman.rpc.tasks import TaskOwner
-from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.run import Run, RunListener
-from dragoman.runs.run_request import RunRequest
+from dragoman.runs.run_values import CancelHandle, RunRequest
 from dragoman.store.peer_recovery import note_success
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from dragoman.delegation.execution import DelegationListener, delegate, delegate_request
     from dragoman.delegation.request import Assigned, DelegationRequest, read_agent
     from dragoman.delegation.result import Delegation
-    from dragoman.runs.cancel import CancelHandle
+    from dragoman.runs.run_values import CancelHandle
 
 LATER: Final = {
     "Assigned": f"{__name__}.request",
     "DelegationListener": f"{__name__}.execution",
     "Delegation": f"{__name__}.result",
-    "CancelHandle": "dragoman.runs.cancel",
+    "CancelHandle": "dragoman.runs.run_values",
     "DelegationRequest": f"{__name__}.request",
     "decide_for": f"{__name__}.candidates",
     "delegate": f"{__name__}.execution",

@@ -42,13 +42,11 @@ from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.policy import Policy, allows_everything, unattended
 from dragoman.policy.approver import Approver
 from dragoman.runs.adapter_run import AdapterWork, adapter_work
-from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.changed_files import without_own
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext, redacted_stderr
 from dragoman.runs.git import is_folder
 from dragoman.runs.run import Run, RunListener
-from dragoman.runs.run_request import RunRequest
-from dragoman.runs.run_result import RunResult
+from dragoman.runs.run_values import CancelHandle, RunRequest, RunResult
 from dragoman.store.ledger.records import RuntimeRole
 
 if TYPE_CHECKING:

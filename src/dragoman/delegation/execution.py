@@ -41,10 +41,10 @@ from dragoman.errors import UsageError
 from dragoman.events.model import Event
 from dragoman.events.words import Outcome
 from dragoman.rpc.tasks import TaskOwner
-from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.cancel_by_file import obey_note
 from dragoman.runs.context import RunContext, load_context
 from dragoman.runs.lineage import Lineage, inherited
+from dragoman.runs.run_values import CancelHandle
 from dragoman.store.ledger import AttemptRecord, Ending, new_decision_id
 from dragoman.store.records import new_job_id
 

@@ -2,7 +2,7 @@
 
 A peer that ignores a cancel is stopped together with its broker if no other client uses that
 broker. Otherwise `unrest` returns the reason, and `execution` tries no other peer: what was changed
-is known only when no turn is running. `runs.cancel` cancels the turn.
+is known only when no turn is running. `runs.run_values` has the handle that cancels the turn.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def unrest(peer: Peer, session_id: str, paths: Paths) -> str | None:
         # The peer is our own child process and ends with the connection.
         return None
     from dragoman.broker.client.brokers import list_brokers, stop_broker
-    from dragoman.broker.methods import STATUS
+    from dragoman.broker.protocol import STATUS
 
     try:
         async with asyncio.timeout(STATUS_TIMEOUT):

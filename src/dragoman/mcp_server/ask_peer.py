@@ -26,10 +26,9 @@ from dragoman.events.parts import Text
 from dragoman.policy import allows_everything, unattended
 from dragoman.policy.approver import Approver
 from dragoman.runs.adapter_run import adapter_work
-from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.context import redacted_stderr
 from dragoman.runs.run import Run, RunListener
-from dragoman.runs.run_request import RunRequest
+from dragoman.runs.run_values import CancelHandle, RunRequest
 from dragoman.runs.sessions import broker_of
 from dragoman.store.peer_recovery import note_success
 from dragoman.store.records import new_job_id

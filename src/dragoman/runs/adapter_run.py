@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from dragoman.adapters import Adapter, Notified
     from dragoman.catalogue.launch import LaunchSpec
     from dragoman.runs.context import RunContext
-    from dragoman.runs.run_request import RunRequest
+    from dragoman.runs.run_values import RunRequest
 
 TOTAL_GRACE: Final = 5.0
 """Seconds that an adapter may take longer than the total budget of its assignment, to report the

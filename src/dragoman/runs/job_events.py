@@ -18,8 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.broker.client.hello import ANSWER_TIMEOUT, open_stream, require_answer, watch
-from dragoman.broker.methods import ATTACH, POSITION, RESULT
-from dragoman.broker.protocol import Position
+from dragoman.broker.protocol import ATTACH, POSITION, RESULT, Position
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.errors import (

@@ -155,7 +155,7 @@ async def cancel_job(id: str, *, paths: Paths | None = None) -> bool:
     if job.endpoint is None:
         return await _stop_at_runner(job, paths)
     from dragoman.broker.client.hello import ask_broker
-    from dragoman.broker.methods import CANCEL
+    from dragoman.broker.protocol import CANCEL
 
     try:
         answer = await ask_broker(
@@ -194,7 +194,7 @@ async def ask(
     """A job as its broker knows it; with `wait`, when it has ended. Raises `CallTimeout` after
     `timeout` seconds, or after `WAIT_TIMEOUT`."""
     from dragoman.broker.client.hello import ask_broker
-    from dragoman.broker.methods import RESULT
+    from dragoman.broker.protocol import RESULT
 
     assert job.endpoint is not None
     told = await ask_broker(

@@ -39,9 +39,7 @@ from dragoman.events.parts import Block
 from dragoman.events.view import View
 from dragoman.events.words import Outcome
 from dragoman.runs import model_choice
-from dragoman.runs.cancel import CancelHandle
-from dragoman.runs.run_request import RunRequest
-from dragoman.runs.run_result import RunResult
+from dragoman.runs.run_values import CancelHandle, RunRequest, RunResult
 from dragoman.runs.sessions import (
     ANSWER_SIZE,
     FRESH,

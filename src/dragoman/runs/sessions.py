@@ -533,8 +533,7 @@ async def submit(
     """Leave a prompt with the broker, which runs it whether or not anybody waits. Returns why
     nothing of it is stored; None while all is well. Raises `BrokerError` if the broker does not
     confirm it in time."""
-    from dragoman.broker.methods import SUBMIT
-    from dragoman.broker.protocol import Submitted
+    from dragoman.broker.protocol import SUBMIT, Submitted
     from dragoman.dialects.acp import v1 as acp
     from dragoman.dialects.acp.v1 import translate
 

@@ -104,3 +104,11 @@ def test_a_policy_that_cannot_be_meant_is_refused_before_anything_runs() -> None
         with pytest.raises(RemoteError) as refused:
             protocol.our_meta(body, PromptMeta)
         assert refused.value.code == -32602
+
+
+def test_every_name_of_a_method_is_an_extension_of_ours_and_stands_for_one_method() -> None:
+    values = [value for name, value in vars(protocol).items() if name.isupper()]
+    names = [value for value in values if str(value).startswith("_")]
+    names.remove(protocol.PREFIX)
+    assert len(names) == len(set(names)) > 10
+    assert all(name.startswith(protocol.PREFIX) for name in names)

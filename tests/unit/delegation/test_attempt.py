@@ -17,7 +17,7 @@ from dragoman.delegation.worktree.snapshot import Snapshot
 from dragoman.errors import UsageError
 from dragoman.events.model import Event, MessageDelta, TurnEnded, TurnStarted
 from dragoman.events.words import Outcome
-from dragoman.runs.run_result import RunResult
+from dragoman.runs.run_values import RunResult
 from dragoman.testing.fake_model import FakeModel
 from tests.aio import aio
 from tests.integration.delegated_peers import Bench, bench_in

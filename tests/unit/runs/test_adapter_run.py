@@ -45,7 +45,7 @@ from dragoman.runs.adapter_run import (
 )
 from dragoman.runs.context import RunContext
 from dragoman.runs.run import Run, RunListener
-from dragoman.runs.run_request import RunRequest
+from dragoman.runs.run_values import RunRequest
 from dragoman.runs.sessions import NEW
 from dragoman.store.open import open_store
 from tests.aio import aio

@@ -26,10 +26,8 @@ from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.paths import find_paths
 from dragoman.policy import Approver, preset
 from dragoman.runs import run as run_module
-from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.run import BrokerNotes, Run, RunListener
-from dragoman.runs.run_request import RunRequest
-from dragoman.runs.run_result import RunResult
+from dragoman.runs.run_values import CancelHandle, RunRequest, RunResult
 from dragoman.runs.sessions import FRESH, LIVE, NEW, RESTORED, adopted, brief_of
 from dragoman.store.open import open_store
 from tests.aio import aio

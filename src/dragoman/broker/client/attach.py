@@ -17,7 +17,7 @@ from dragoman.broker.client import hello
 from dragoman.broker.client.connect import complete, spec_of
 from dragoman.broker.client.find_or_start import ensure
 from dragoman.broker.client.hello import open_stream
-from dragoman.broker.methods import TERMS
+from dragoman.broker.protocol import TERMS
 from dragoman.broker.spec import BrokerSpec
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.options import ConnectOptions

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.broker.client.hello import ask_broker
 from dragoman.broker.endpoint import brokers_folder
-from dragoman.broker.methods import STATUS, STOP
+from dragoman.broker.protocol import STATUS, STOP
 from dragoman.broker.records import BrokerRecord, read_records
 from dragoman.errors import BrokerError, BrokerUnavailable, CallError, ConnectError, ConnectionLost
 from dragoman.paths import Paths

@@ -19,7 +19,7 @@ from msgspec import Raw, structs
 
 from dragoman.broker.client.find_or_start import FoundBroker, ensure
 from dragoman.broker.client.hello import BrokerHello, watch
-from dragoman.broker.methods import ANSWERED, STDERR, TERMS, TRACE
+from dragoman.broker.protocol import ANSWERED, STDERR, TERMS, TRACE
 from dragoman.broker.spec import (
     DEFAULT_MAX_IDLE,
     DEFAULT_TTL,

@@ -21,7 +21,7 @@ from dragoman.broker.client.hello import (
     say_hello,
 )
 from dragoman.broker.endpoint import Endpoint, endpoint_of
-from dragoman.broker.methods import STOP
+from dragoman.broker.protocol import STOP
 from dragoman.broker.spec import PROTOCOL, BrokerSpec, endpoint_name
 from dragoman.errors import (
     BrokerUnavailable,

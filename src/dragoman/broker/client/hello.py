@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from dragoman.broker.methods import HELLO, PING, STATUS, STOP
+from dragoman.broker.protocol import HELLO, PING, STATUS, STOP
 from dragoman.errors import (
     BrokerError,
     CallError,

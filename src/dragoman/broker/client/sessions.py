@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dragoman.broker.client.brokers import list_brokers, status_of, stop_broker
 from dragoman.broker.client.hello import ask_broker, open_stream
 from dragoman.broker.error_codec import revive
-from dragoman.broker.methods import RELEASE
+from dragoman.broker.protocol import RELEASE
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.dialects.acp import v1 as acp

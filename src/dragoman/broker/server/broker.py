@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.broker import error_codec, methods, protocol
+from dragoman.broker import error_codec, protocol
 from dragoman.broker.server import connection_limit
 from dragoman.broker.server.caller import Caller
 from dragoman.broker.server.jobs import MAX_PROMPT_SIZE, Job
@@ -307,7 +307,7 @@ class Broker:
             if caller.terms.agent_stderr and (caller in running or not running):
                 if caller.connection.failure is None and not caller.connection.is_full:
                     said = {"text": data.decode("utf-8", "replace")}
-                    caller.connection.post(methods.STDERR, said)
+                    caller.connection.post(protocol.STDERR, said)
 
     def trace_wanted(self) -> None:
         """Show the talk with the peer to the callers that want it; while there are none, nothing

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.broker import error_codec, methods, protocol
+from dragoman.broker import error_codec, protocol
 from dragoman.broker.protocol import PromptMeta
 from dragoman.broker.server.event_reader import renamed
 from dragoman.broker.server.jobs import Job
@@ -93,18 +93,18 @@ class Caller:
             RESUME: lambda request: self._guarded(broker.sessions.resume(self, request.params)),
             CLOSE: lambda request: self._guarded(broker.sessions.close(self, request.params)),
             PROMPT: self._prompt,
-            methods.HELLO: lambda request: broker.hello(request.params),
-            methods.PING: lambda request: {},
-            methods.STATUS: lambda request: broker.status(self),
-            methods.STOP: self._stop,
-            methods.SUBMIT: self._submit,
-            methods.ATTACH: self._attach,
-            methods.DETACH: self._detach,
-            methods.WATCH: self._watch,
-            methods.ANSWER: self._answer_question,
-            methods.RESULT: lambda request: self._guarded(broker.result(request.params)),
-            methods.CANCEL: self._cancel_job,
-            methods.RELEASE: lambda request: self._guarded(
+            protocol.HELLO: lambda request: broker.hello(request.params),
+            protocol.PING: lambda request: {},
+            protocol.STATUS: lambda request: broker.status(self),
+            protocol.STOP: self._stop,
+            protocol.SUBMIT: self._submit,
+            protocol.ATTACH: self._attach,
+            protocol.DETACH: self._detach,
+            protocol.WATCH: self._watch,
+            protocol.ANSWER: self._answer_question,
+            protocol.RESULT: lambda request: self._guarded(broker.result(request.params)),
+            protocol.CANCEL: self._cancel_job,
+            protocol.RELEASE: lambda request: self._guarded(
                 broker.sessions.release(self, request.params)
             ),
         }
@@ -148,7 +148,7 @@ class Caller:
             self._cancel(notification)
         elif notification.method == acp.CANCEL_REQUEST.name:
             self._call_off(notification)
-        elif notification.method == methods.TERMS:
+        elif notification.method == protocol.TERMS:
             try:
                 self.terms = protocol.read(notification.params, protocol.CallerTerms)
             except RemoteError as error:
@@ -336,7 +336,7 @@ class Caller:
     def _forward(self, request: Request) -> Any:
         """Pass a request on as it came."""
         method = request.method
-        if method.startswith(methods.PREFIX) or not (
+        if method.startswith(protocol.PREFIX) or not (
             method.startswith("_")
             or acp.method_table(unstable=self._broker.spec.unstable).request(method) is not None
         ):

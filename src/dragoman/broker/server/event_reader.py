@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.broker.methods import POSITION
-from dragoman.broker.protocol import Position
+from dragoman.broker.protocol import POSITION, Position
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost
 from dragoman.events import model

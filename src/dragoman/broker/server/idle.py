@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dragoman.broker.client.hello import ask_broker
-from dragoman.broker.methods import STATUS, STOP
+from dragoman.broker.protocol import STATUS, STOP
 from dragoman.broker.records import BrokerRecord, read_records
 from dragoman.errors import BrokerError, CallError, ConnectError, ConnectionLost
 from dragoman.transports.process.identity import ProcessState, state_of

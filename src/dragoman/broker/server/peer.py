@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import structs
 
 from dragoman.broker import error_codec, protocol
-from dragoman.broker.methods import PING, TRACE
+from dragoman.broker.protocol import PING, TRACE
 from dragoman.broker.spec import BrokerSpec
 from dragoman.catalogue.open import found_before
 from dragoman.client.acp.client import AcpClient

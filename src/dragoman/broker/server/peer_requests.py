@@ -21,8 +21,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from dragoman.broker.error_codec import refusal
-from dragoman.broker.methods import ANSWERED
-from dragoman.broker.protocol import AnsweredElsewhere
+from dragoman.broker.protocol import ANSWERED, AnsweredElsewhere
 from dragoman.broker.server.event_reader import renamed
 from dragoman.client import file_guard
 from dragoman.client.acp.calls import completed, question_of

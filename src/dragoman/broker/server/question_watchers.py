@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.broker.methods import QUESTION, SETTLED
-from dragoman.broker.protocol import QuestionAnswer, Settled, ShownQuestion
+from dragoman.broker.protocol import QUESTION, SETTLED, QuestionAnswer, Settled, ShownQuestion
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import DragomanError, RemoteError
 from dragoman.rpc import boundary

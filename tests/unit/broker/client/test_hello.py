@@ -14,7 +14,7 @@ import pytest
 
 from dragoman.broker.client import hello
 from dragoman.broker.client.hello import ask, ask_broker, open_stream, say_hello, started
-from dragoman.broker.methods import HELLO
+from dragoman.broker.protocol import HELLO
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import connection_settings
 from dragoman.errors import (

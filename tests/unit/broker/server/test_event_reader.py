@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.broker.methods import POSITION
+from dragoman.broker.protocol import POSITION
 from dragoman.broker.server.event_log import EventLog
 from dragoman.broker.server.event_reader import EventReader, renamed
 from dragoman.rpc import Connection, End

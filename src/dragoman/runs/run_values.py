@@ -1,6 +1,9 @@
-"""RunRequest: what to send to which peer, in which session and on which terms.
+"""RunRequest, RunResult and CancelHandle: what a run is asked for, what it gives back, and how it
+is cancelled from outside.
 
-The surfaces and `delegation` build it; `runs.run` carries it out.
+The surfaces and `delegation` build the request and read the result; `runs.run` carries the request
+out, fills the result while the turn goes, and tells the handle which turn is running. Stop requests
+of other processes are in `cancel_by_file`.
 """
 
 from __future__ import annotations
@@ -8,14 +11,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import msgspec
+from msgspec import Struct
 
 from dragoman.catalogue.enforcement import Enforced
 from dragoman.client.budgets import Budgets
-from dragoman.client.conversation import Peer
+from dragoman.client.conversation import ConversationTurn, Peer
 from dragoman.client.options import ConnectOptions
-from dragoman.events.model import Event
+from dragoman.client.results import Result
+from dragoman.errors import BrokerError, DragomanError
+from dragoman.events.model import Event, MessageDelta, TurnEnded, TurnStarted
 from dragoman.events.parts import Block, Capabilities, Failure
+from dragoman.events.view import View
+from dragoman.events.words import Role
 from dragoman.policy.approver import Approver
 
 if TYPE_CHECKING:
@@ -112,3 +122,98 @@ class RunRequest:
             return self
         approver = replace(self.approver, workspace=str(folder))
         return replace(self, workspace=folder, approver=approver)
+
+
+class RunResult(Struct):
+    """What was observed in one turn, and while the session was opened for it."""
+
+    job: str = ""
+    result: Result | None = None
+    error: DragomanError | None = None
+    """Why there was no turn."""
+    prompted: bool = False
+    """Whether the prompt was sent, so that it may have run."""
+    acted: bool = False
+    """Whether the peer said or did anything in its turn."""
+    first_event_at: float | None = None
+    greeted_seconds: float | None = None
+    context: str = ""
+    """What the peer knew of the session: `NEW`, `LIVE`, `RESTORED` or `FRESH`."""
+    model: str | None = None
+    restless: str | None = None
+    """Why the peer may still be working."""
+    over: Failure | None = None
+    """The limit that ended the turn."""
+    view: View = msgspec.field(default_factory=View)
+    model_error: DragomanError | None = None
+    """Why the peer does not use the model that was asked for, where that is not an error."""
+    unenforced: str = ""
+    """Why the policy did not restrict the peer."""
+    violations: tuple[str, ...] = ()
+    """Files that changed in the turn although no request for that was allowed."""
+    seconds: float = 0.0
+    """How long the turn took."""
+
+    def observe(self, event: Event, at: float) -> None:
+        """Note an event of the session, which may show that the peer works on the turn."""
+        if self.prompted and _is_life(event):
+            self.acted = True
+            if self.first_event_at is None:
+                self.first_event_at = at
+
+    @property
+    def broker_failed(self) -> bool:
+        """Whether the broker ended this run, and not the peer."""
+        error = self.error if self.result is None else self.result.error
+        return isinstance(error, BrokerError)
+
+
+_SILENT: Final = (TurnStarted, TurnEnded)
+
+
+def _is_life(event: Event) -> bool:
+    """Whether an event shows that the peer works on the turn."""
+    if event.turn is None or event.replay or isinstance(event, _SILENT):
+        return False
+    return not (isinstance(event, MessageDelta) and event.role is Role.USER)
+
+
+class CancelHandle:
+    """Cancels a run, or work that consists of several runs."""
+
+    def __init__(self, *, one_turn: bool = False) -> None:
+        self.pulled = False
+        """Whether it was cancelled: then no other turn is started."""
+        self._one_turn = one_turn
+        """Whether a cancellation is for the running turn, and the next one is not cancelled."""
+        self._turn: ConversationTurn | None = None
+        self._stop: Callable[[], None] | None = None
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether a turn is running that can be cancelled."""
+        return self._turn is not None
+
+    def hold(self, turn: ConversationTurn | None) -> None:
+        """Set the running turn; None when it is over."""
+        self._turn = turn
+        if turn is not None and self.pulled:
+            turn.cancel()
+        elif turn is None and self._one_turn:
+            self.pulled = False
+
+    def between_turns(self, stop: Callable[[], None] | None) -> None:
+        """Set the callback that ends the work between turns; None when it is over."""
+        self._stop = stop
+        if stop is not None and self.pulled:
+            stop()
+
+    def pull(self) -> bool:
+        """Cancel: the running turn is cancelled in its agent, and no other is started. False if
+        there is nothing to cancel yet."""
+        self.pulled = True
+        if self._turn is not None:
+            self._turn.cancel()
+        elif self._stop is not None:
+            self._stop()
+        return self.in_turn or self._stop is not None
