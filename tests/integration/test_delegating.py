@@ -753,6 +753,15 @@ def test_work_in_a_copy_ends_with_its_diffstat_and_the_command_that_applies_it(
     assert (cli.cwd / "done.txt").read_text() == "done\n"
 
 
+def test_a_check_that_fails_is_the_first_that_is_said(tmp_path: Path) -> None:
+    cli = cli_in(tmp_path)
+    prepared(cli, "write")
+    done = cli("delegate", "review", "look", "--approve-all", "--check", "echo broken; exit 4")
+    assert done.code == 1
+    assert re.search(r"1\. alpha: check failed after [\d.]+ s", done.err), done.err
+    assert "check failed (4): echo broken; exit 4" in done.err and "broken\n" in done.err
+
+
 def test_a_filter_without_a_name_is_refused_too(tmp_path: Path) -> None:
     cli = cli_in(tmp_path)
     prepared(cli, "write")

@@ -1,5 +1,5 @@
-"""Error messages for users: what happened, whose fault it is, whether to try again, what to do
-next; and the exit code.
+"""Error messages for users: what happened, what to do next, whether to try again, and whose fault
+it is where that helps; and the exit code.
 
 Covers every class in `dragoman.errors`; an error's own `remedy` or `hint` takes precedence.
 `cli.entry` catches the errors.
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from dragoman.cli.output.renderer import TurnReport
     from dragoman.delegation.attempt_report import AttemptReport
 
-_WHOSE: Final = {
-    "us": "dragoman's own",
-    "peer": "the agent's",
-    "world": "neither yours nor the agent's: the machine or the network",
-}
+_WHOSE: Final = {"us": "dragoman", "peer": "the agent", "world": "the machine or the network"}
+
+YOURS: Final = ""
+"""Whose fault it is where the next step says it all: a mistake in the call, a missing login, a
+limit or a refusal. The line is left out then."""
 
 ADVICE: Final[Mapping[str, str]] = {
     "usage": "look at the examples of the command's --help",
@@ -92,7 +92,10 @@ FALLBACK: Final = "run `dragoman doctor`, and try again with --verbose --trace F
 def message(error: DragomanError) -> str:
     """The error for a person, as lines that end with a newline."""
     tail = error.stderr_tail if isinstance(error, RemoteError) else ""
-    again = try_again(retryable=error.retryable, may_have_run=error.may_have_run)
+    again = ""
+    if _end_of(error) is None:
+        # Of a limit or a login the next step says when to try again.
+        again = try_again(retryable=error.retryable, may_have_run=error.may_have_run)
     return _lines(str(error), whose(error), advice(error), again=again, stderr=tail)
 
 
@@ -124,9 +127,9 @@ def _lines(happened: str, fault: str, next_step: str, *, again: str = "", stderr
 
 def _answers(fault: str, next_step: str, again: str) -> list[str]:
     return [
-        f"whose fault: {fault}",
-        *([f"try again:   {again}"] if again else []),
         f"what next:   {neutral(short(next_step))}",
+        *([f"try again:   {again}"] if again else []),
+        *([f"whose fault: {fault}"] if fault else []),
     ]
 
 
@@ -175,7 +178,7 @@ def of_attempt(report: AttemptReport) -> list[str]:
     if outcome == "denied":
         fault, next_step = _DENIED
     elif outcome.good:
-        fault, next_step = "the agent's", "look at what the check says, and at what was changed"
+        fault, next_step = "the agent", "look at what the check says, and at what was changed"
     elif report.error_class == OVER_BUDGET:
         fault, next_step = _OVER_BUDGET
     elif (kind := _kinds().get(report.error_class or "")) is not None:
@@ -198,12 +201,12 @@ def _kinds(kind: type[DragomanError] = DragomanError) -> dict[str, type[Dragoman
 
 
 _OVER_BUDGET: Final = (
-    "nobody's: it was stopped by a limit of your settings",
+    YOURS,
     "wait, or raise the limit: `dragoman stats` shows what was spent",
 )
 
 _DENIED: Final = (
-    "nobody's: it was refused",
+    YOURS,
     "allow it at the prompt, or for everything with --approve-all",
 )
 
@@ -215,69 +218,70 @@ the agent said, or from something that was done on purpose."""
 ENDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "empty": (
         "the agent ended its turn without a word and without doing anything",
-        "the agent's",
+        "the agent",
         "try again; if it goes on, look into --trace FILE for what its model said",
     ),
-    "refused": ("the agent refused", "the agent's", "put it in other words, or ask another peer"),
+    "refused": ("the agent refused", "the agent", "put it in other words, or ask another peer"),
     "truncated": (
         "the agent reached a limit before it was done",
-        "the agent's",
+        "the agent",
         "ask for less at once, or go on in the same session with `dragoman chat`",
     ),
     "cancelled": (
         "the turn was cancelled, and not from here",
-        "nobody's: somebody called it off, or the agent itself did",
+        YOURS,
         "try again",
     ),
-    "timed_out": ("the turn took too long", "the agent's", "give it more time with --timeout"),
+    "timed_out": ("the turn took too long", "the agent", "give it more time with --timeout"),
     "crashed": (
         "the agent ended in the middle of its turn",
-        "the agent's",
+        "the agent",
         "start it by hand to see more, or add --trace FILE and --verbose",
     ),
     "auth_required": (
         "the agent wants a login first",
-        "the way it was called",
+        YOURS,
         "log in by `dragoman login PEER` or the agent's own program, then try again",
     ),
     "quota": (
         "the agent's model turns requests away",
-        "neither yours nor the agent's: its provider's limits",
-        "wait, or ask another peer: `dragoman peers`",
+        YOURS,
+        "wait until the limit of its provider is lifted, or ask another peer: `dragoman peers`",
     ),
-    "failed": ("the agent failed", "the agent's", FALLBACK),
+    "failed": ("the agent failed", "the agent", FALLBACK),
     "protocol_error": (
         "the agent did not keep to its protocol",
-        "the agent's",
+        "the agent",
         "add --trace FILE and show the trace to the agent's makers",
     ),
     "unsupported": (
         "the agent cannot do that",
-        "the way it was called",
+        YOURS,
         "leave that out, or use a peer that can do it: `dragoman peers`",
     ),
-    "unknown": ("nobody knows how the turn ended", "the agent's", FALLBACK),
+    "unknown": ("it is not known how the turn ended", "the agent", FALLBACK),
 }
-"""For each way in which a turn can end badly: what happened, whose fault it is, what to do."""
+"""For each way in which a turn can end badly: what happened, whose fault it is where that helps,
+and what to do."""
 
 
 def whose(error: DragomanError) -> str:
-    """Who has to change something."""
+    """Who has to change something; empty where the next step says it."""
     if isinstance(error, ProtocolMismatch) and error.remedy:
-        return "nobody's: the two speak different versions of the protocol"
+        return YOURS
     if isinstance(error, AuthRequired):
         # However the agent asks for a login, it is the user who logs in.
         return ENDS["auth_required"][1]
     if (end := _end_of(error)) is not None:
         return end[1]
     if isinstance(error, AdapterFailed):
-        return "the adapter's"
+        return "the adapter"
     return _blamed(type(error))
 
 
 def _blamed(kind: type[DragomanError]) -> str:
     called = issubclass(kind, UsageError) and not issubclass(kind, SessionLost)
-    return "the way it was called" if called else _WHOSE[kind.blame]
+    return YOURS if called else _WHOSE[kind.blame]
 
 
 def advice(error: DragomanError) -> str:

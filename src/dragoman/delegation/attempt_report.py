@@ -275,7 +275,10 @@ def _counts(stat: FileStat) -> str:
 
 def _headline(report: AttemptReport) -> str:
     who = report.peer + (f" ({report.model})" if report.model else "")
-    facts = [f"{report.outcome.value.replace('_', ' ')} after {report.seconds:.1f} s"]
+    ended = report.outcome.value.replace("_", " ")
+    if report.outcome.good and not report.ok:
+        ended = "check failed"
+    facts = [f"{ended} after {report.seconds:.1f} s"]
     if report.tokens.provenance is not Provenance.UNKNOWN:
         counts = (report.tokens.input, report.tokens.output)
         facts.append(

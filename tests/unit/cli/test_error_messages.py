@@ -1,5 +1,5 @@
-"""Every error is told with what happened, whose fault it is, whether to try again and what to do
-next."""
+"""Every error is told with what happened, what to do next, whether to try again, and whose fault it
+is where that helps."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_a_message_answers_three_questions_in_three_lines() -> None:
     told = error_messages.message(errors.ProgramNotFound("codex"))
     assert told.splitlines() == [
         "dragoman: the program 'codex' was not found",
-        "  whose fault: neither yours nor the agent's: the machine or the network",
         "  what next:   install it, put its folder on the PATH, or name it by its full path",
+        "  whose fault: the machine or the network",
     ]
 
 
@@ -85,7 +85,8 @@ def test_every_kind_of_error_has_advice_a_fault_and_a_code(kind: type[DragomanEr
     error = kind.__new__(kind)
     error.args = ("something",)
     assert error_messages.advice(error)
-    assert error_messages.whose(error)
+    if not issubclass(kind, errors.UsageError | errors.AuthRequired):
+        assert error_messages.whose(error)
     if not issubclass(kind, errors.RemoteError):
         assert error_messages.exit_code(error) is not ExitCode.OK
 
@@ -125,8 +126,19 @@ def test_a_good_turn_is_not_talked_about() -> None:
 def test_every_bad_end_is_explained(outcome: Outcome) -> None:
     told = error_messages.of_report(report_of(Result(outcome, "", "its word")))
     assert told is not None
-    assert len(told.splitlines()) == (4 if outcome in error_messages.CUT_SHORT else 3)
-    assert "its word" in told
+    happened, what_next, *more = told.splitlines()
+    assert "its word" in happened and what_next.startswith("  what next:   ")
+    fault = [line for line in more if line.startswith("  whose fault: ")]
+    assert len(more) == len(fault) + (outcome in error_messages.CUT_SHORT)
+
+
+def test_a_limit_is_answered_with_what_to_do_and_nothing_else() -> None:
+    error = errors.RemoteError(-32603, "429 Too Many Requests: rate limit exceeded")
+    error.may_have_run = True
+    assert error_messages.message(error).splitlines()[1:] == [
+        "  what next:   wait until the limit of its provider is lifted, or ask another peer: "
+        "`dragoman peers`"
+    ]
 
 
 def test_a_turn_that_was_cut_short_may_have_done_part_of_the_work() -> None:
@@ -138,21 +150,22 @@ def test_a_turn_that_was_cut_short_may_have_done_part_of_the_work() -> None:
 @pytest.mark.parametrize(
     ("outcome", "error_class", "fault", "what_next"),
     [
-        (Outcome.FAILED, "broker_failed", "neither yours", "`dragoman broker logs`"),
-        (Outcome.FAILED, "unsupported", "the way it was called", "leave that out"),
-        (Outcome.QUOTA, "remote_error", "neither yours nor the agent's: its provider", "wait"),
-        (Outcome.TRUNCATED, "over_budget", "nobody's", "wait, or raise the limit"),
-        (Outcome.DENIED, None, "nobody's: it was refused", "allow it"),
-        (Outcome.REFUSED, None, "the agent's", "put it in other words"),
-        (Outcome.OK, None, "the agent's", "look at what the check says"),
+        (Outcome.FAILED, "broker_failed", "the machine or the network", "`dragoman broker logs`"),
+        (Outcome.FAILED, "unsupported", "", "leave that out"),
+        (Outcome.QUOTA, "remote_error", "", "wait"),
+        (Outcome.TRUNCATED, "over_budget", "", "wait, or raise the limit"),
+        (Outcome.DENIED, None, "", "allow it"),
+        (Outcome.REFUSED, None, "the agent", "put it in other words"),
+        (Outcome.OK, None, "the agent", "look at what the check says"),
     ],
 )
 def test_a_delegation_is_explained_by_its_last_attempt(
     outcome: Outcome, error_class: str | None, fault: str, what_next: str
 ) -> None:
-    first, *_, last = error_messages.of_attempt(report("a", outcome, error_class=error_class))
-    assert first.startswith(f"whose fault: {fault}")
-    assert last.startswith(f"what next:   {what_next}")
+    first, *more = error_messages.of_attempt(report("a", outcome, error_class=error_class))
+    assert first.startswith(f"what next:   {what_next}")
+    told = [line for line in more if line.startswith("whose fault: ")]
+    assert told == ([f"whose fault: {fault}"] if fault else [])
 
 
 def test_the_words_of_the_agent_come_before_ours() -> None:

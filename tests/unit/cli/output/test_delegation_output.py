@@ -68,8 +68,8 @@ def test_a_delegation_that_fails_says_whose_fault_it_is_and_what_to_do() -> None
     died = report("beta", Outcome.CRASHED, error_class="process_exited", may_have_run=True)
     out, err, code = shown(TextShow, over(FAILED, died))
     assert code == 1
-    fault, again, what_next = [line.removeprefix("dragoman: ") for line in err.splitlines()][-3:]
-    assert fault == "whose fault: the agent's"
+    what_next, again, fault = [line.removeprefix("dragoman: ") for line in err.splitlines()][-3:]
+    assert fault == "whose fault: the agent"
     assert again == "try again:   look first: part of the work may be done already"
     assert what_next.startswith("what next:   start the agent by hand")
     stopped = over(report("beta", Outcome.CANCELLED), interrupted=True)
