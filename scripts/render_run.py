@@ -3,8 +3,9 @@
     python scripts/render_run.py > docs/images/run.svg        or: make picture
 
 The command is run in a pseudo-terminal, with folders of its own and nothing kept. Only what this
-program prints is understood: text, line ends and styles; anything else is an error and not drawn
-wrongly. tests/docs/test_picture.py holds the picture against what the command prints now.
+program prints is understood: text, line ends, styles, and rows that are erased and drawn again;
+anything else is an error and not drawn wrongly. tests/docs/test_picture.py holds the picture
+against what the command prints now.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import termios
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
@@ -45,7 +47,7 @@ LEADING: Final = 18.0
 """From one line to the next."""
 MARGIN: Final = 16.0
 
-_SEQUENCE: Final = re.compile(r"\x1b\[([0-9;]*)m")
+_SEQUENCE: Final = re.compile(r"\x1b\[([0-9;]*)([mAJ])|(\r\n|\n|\r)")
 
 _PASSING: Final = (
     (re.compile(r"\bj-[0-9a-z]{12}\b"), "j-xxxxxxxxxxxx"),
@@ -113,34 +115,38 @@ def _in_terminal(argv: list[str], environ: dict[str, str]) -> str:
 
 
 def lines_of(shown: str) -> list[Line]:
-    """What stands on the screen afterwards, the command first, long lines folded."""
-    lines: list[Line] = [(Piece(SHOWN, ("1",)),)]
+    """What stands on the screen afterwards, the command first."""
+    rows: list[list[tuple[str, tuple[str, ...]]]] = [[]]
+    row = column = 0
     style: tuple[str, ...] = ()
-    for row in shown.replace("\r\n", "\n").removesuffix("\n").split("\n"):
-        pieces: list[Piece] = []
-        for number, part in enumerate(_SEQUENCE.split(row)):
-            if number % 2:
-                style = () if part in ("", "0") else tuple(part.split(";"))
-            elif part:
-                if not part.isprintable():
-                    raise ValueError(f"this cannot be drawn: {part!r}")
-                pieces.append(Piece(part, style))
-        lines += _folded(pieces)
-    return lines
+    parts = iter(_SEQUENCE.split(shown))
+    for text in parts:
+        if not text.isprintable():
+            raise ValueError(f"this cannot be drawn: {text!r}")
+        for character in text:
+            if column == COLUMNS:
+                row, column = row + 1, 0
+            rows += [[] for _ in range(row + 1 - len(rows))]
+            rows[row][column : column + 1] = [(character, style)]
+            column += 1
+        number, action, end = next(parts, None), next(parts, None), next(parts, None)
+        if action == "m":
+            style = () if number in ("", "0") else tuple((number or "").split(";"))
+        elif action == "A":
+            row = max(row - int(number or 1), 0)
+        elif action == "J":
+            del rows[row][column:], rows[row + 1 :]
+        elif end is not None:
+            row, column = row + ("\n" in end), 0
+            rows += [[] for _ in range(row + 1 - len(rows))]
+    if not rows[-1]:
+        rows.pop()
+    return [(Piece(SHOWN, ("1",)),), *map(_line, rows)]
 
 
-def _folded(pieces: list[Piece]) -> list[Line]:
-    folded: list[list[Piece]] = [[]]
-    room = COLUMNS
-    for piece in pieces:
-        text = piece.text
-        while text:
-            if not room:
-                folded.append([])
-                room = COLUMNS
-            folded[-1].append(Piece(text[:room], piece.style))
-            text, room = text[room:], max(room - len(text), 0)
-    return [tuple(line) for line in folded]
+def _line(row: list[tuple[str, tuple[str, ...]]]) -> Line:
+    runs = groupby(row, key=lambda each: each[1])
+    return tuple(Piece("".join(text for text, _ in run), style) for style, run in runs)
 
 
 def draw(lines: list[Line]) -> str:
@@ -158,18 +164,24 @@ def draw(lines: list[Line]) -> str:
         # On each line, for Chromium does not let it be inherited: runs of blanks would be drawn as
         # one, and the rest stretched to the length given.
         place = f'x="{MARGIN:g}" y="{y:g}" xml:space="preserve"'
-        drawn.append(f"<text {place}>{''.join(map(_span, line))}</text>")
+        at = [sum(len(piece.text) for piece in line[:count]) for count in range(len(line))]
+        drawn.append(f"<text {place}>{''.join(map(_span, line, at))}</text>")
     return "\n".join([*drawn, "</g>", "</svg>", ""])
 
 
-def _span(piece: Piece) -> str:
-    # The length is given, so that the columns line up in whatever font there is.
-    marks = [f'textLength="{len(piece.text) * ADVANCE:g}"']
+def _span(piece: Piece, at: int) -> str:
+    # Place and length are given, so that the columns line up in whatever font there is.
+    place = f'x="{MARGIN + at * ADVANCE:g}"'
+    marks = [place, f'textLength="{len(piece.text) * ADVANCE:g}"']
     for number in piece.style:
         if number == "1":
             marks.append('font-weight="bold"')
         elif number == "2":
             marks.append(f'fill="{FAINT}"')
+        elif number == "3":
+            marks.append('font-style="italic"')
+        elif number == "4":
+            marks.append('text-decoration="underline"')
         else:
             marks.append(f'fill="{COLOURS[number]}"')
     return f"<tspan {' '.join(marks)}>{escape(piece.text)}</tspan>"

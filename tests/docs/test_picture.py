@@ -102,6 +102,11 @@ def test_styles_and_long_lines_are_drawn_as_a_terminal_shows_them() -> None:
     assert lines == ["dim and <plain>", "", "x" * COLUMNS, "xxx!"]
 
 
+def test_rows_that_were_erased_are_not_drawn() -> None:
+    shown = "one\r\ntwo\r\n\x1b[2mstatus\x1b[0m\x1b[1A\r\r\x1b[Jthree\r\n"
+    assert lines_of(shown)[1:] == [(Piece("one"),), (Piece("three"),)]
+
+
 def test_what_the_script_does_not_understand_is_not_drawn_wrongly() -> None:
     with pytest.raises(ValueError, match="cannot be drawn"):
         lines_of("\x1b[2Kgone\r\n")

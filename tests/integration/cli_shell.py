@@ -21,7 +21,7 @@ from dragoman.broker.client.brokers import list_brokers
 from dragoman.cli.entry import run
 from dragoman.paths import find_paths
 from dragoman.transports.process.identity import kill
-from tests.integration.pty_terminal import Terminal, in_terminal
+from tests.integration.pty_terminal import ROWS, Terminal, in_terminal
 
 AGENT = (sys.executable, str(Path(__file__).with_name("cli_agent.py")))
 """The command line of the agent that the tests talk with."""
@@ -126,10 +126,10 @@ class Cli:
         return self("run", prompt, *options, "--", *AGENT, *agent)
 
     @contextmanager
-    def terminal(self, *words: str, columns: int = 0) -> Iterator[Terminal]:
+    def terminal(self, *words: str, columns: int = 0, rows: int = ROWS) -> Iterator[Terminal]:
         """Run a command in a terminal, which has so many columns if a number is given."""
         argv = self.argv(*words)
-        with in_terminal(argv, cwd=self.cwd, env=self.env, columns=columns) as terminal:
+        with in_terminal(argv, cwd=self.cwd, env=self.env, columns=columns, rows=rows) as terminal:
             yield terminal
 
 

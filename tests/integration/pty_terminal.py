@@ -15,6 +15,9 @@ from pathlib import Path
 TIMEOUT = 30.0
 """Seconds until something that should appear counts as missing; the machine may be busy."""
 
+ROWS = 40
+"""Rows of a terminal whose columns are given."""
+
 CTRL_C = "\x03"
 CTRL_D = "\x04"
 
@@ -51,7 +54,7 @@ class Terminal:
         """Wait until a text appears after what was expected last; what stood before it."""
         until = time.monotonic() + TIMEOUT
         while text not in self.shown[self._seen :]:
-            assert time.monotonic() < until and self._read(until), (
+            assert time.monotonic() < until and self.read(until), (
                 f"{text!r} never came; there was {self.shown[self._seen :]!r}"
             )
         at = self.shown.index(text, self._seen)
@@ -61,14 +64,14 @@ class Terminal:
     def wait(self) -> int:
         """The exit code; all that was shown till then is read."""
         until = time.monotonic() + TIMEOUT
-        while self._read(until):
+        while self.read(until):
             pass
         if self._code is None:
             _, status = os.waitpid(self.pid, 0)
             self._code = os.waitstatus_to_exitcode(status)
         return self._code
 
-    def _read(self, until: float) -> bool:
+    def read(self, until: float) -> bool:
         """Read what is there; False at the end."""
         ready, _, _ = select.select([self._descriptor], [], [], max(0.0, until - time.monotonic()))
         assert ready, f"nothing came any more after {self.shown[-400:]!r}"
@@ -78,6 +81,10 @@ class Terminal:
             return False  # The other side of a terminal that is gone.
         self.shown += data.decode("utf-8", "replace")
         return bool(data)
+
+    def resize(self, columns: int, rows: int = ROWS) -> None:
+        """Change the size of the terminal's window."""
+        termios.tcsetwinsize(self._descriptor, (rows, columns))
 
     def close(self) -> None:
         if self._code is None:
@@ -89,7 +96,12 @@ class Terminal:
 
 @contextmanager
 def in_terminal(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], columns: int = 0
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    columns: int = 0,
+    rows: int = ROWS,
 ) -> Iterator[Terminal]:
     """Run a program with a terminal of its own, until the block ends.
 
@@ -99,7 +111,7 @@ def in_terminal(
     if pid == 0:
         try:
             if columns:
-                termios.tcsetwinsize(0, (40, columns))
+                termios.tcsetwinsize(0, (rows, columns))
             os.chdir(cwd)
             os.execve(argv[0], list(argv), dict(env))
         finally:

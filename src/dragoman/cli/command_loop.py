@@ -92,6 +92,8 @@ class CommandLoop:
     async def _line(self, prompt: str, question: str, *, fresh: bool) -> str | None:
         future = asyncio.get_running_loop().create_future()
         wanted = _Wanted(prompt, future, question, fresh or bool(question))
+        if question:
+            held.settle_overlay()
         self._wanted.put(wanted)
         try:
             return await wanted.answer
@@ -235,6 +237,7 @@ class CommandLoop:
         self.interrupts += 1
         count = self.interrupts
         if count >= LAST_INTERRUPT:
+            held.erase_overlay()
             os._exit(ExitCode.TERMINATED if self.terminated else ExitCode.INTERRUPTED)
         self._tell(lambda: self._on_interrupt(count) if self._on_interrupt else None)
 

@@ -16,6 +16,7 @@ from typing import Any
 from dragoman.cli.command_loop import CommandLoop
 from dragoman.cli.exit_codes import ExitCode
 from dragoman.cli.output.renderer import Format, Renderer, show_as
+from dragoman.cli.output.terminal import held
 from dragoman.cli.output.terminal_log import TerminalLog
 from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of
 from dragoman.errors import DragomanError, UsageError
@@ -92,4 +93,8 @@ def perform(live: CommandLoop, work: Callable[[], Coroutine[Any, Any, int]]) -> 
             # The interrupt cancelled us, and only the process itself waits for this task.
             return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
 
-    return live.run(guarded)
+    try:
+        return live.run(guarded)
+    finally:
+        # However it ended: no status line is left on a terminal.
+        held.close_overlay()

@@ -236,6 +236,7 @@ async def started(
 ) -> AsyncIterator[PromptSession]:
     """A session that handles the interrupts of a command. Its run is not entered yet."""
     session = PromptSession(plan, live, show, record=record, adapter=adapter)
+    show.doing(f"starting {plan.name}")
     show.on_broken = session.hang_up
     live.listen(session.interrupted)
     try:
@@ -250,4 +251,7 @@ async def talking(
 ) -> AsyncIterator[PromptSession]:
     """An open session with the agent of a plan, with the model that was asked for."""
     async with started(plan, live, show, adapter=adapter) as session, session.run:
+        if not show.tells_jobs:
+            # A conversation: nothing is waited for until there is a prompt.
+            show.doing("")
         yield session

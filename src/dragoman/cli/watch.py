@@ -81,6 +81,7 @@ def watch_job(id: str, *, after: str | None = None, format: ListFormat) -> int:
 
 
 async def _show(events: AsyncGenerator[tuple[EventCursor, Event], None], show: Renderer) -> None:
+    show.doing("waiting for the agent")
     try:
         async for cursor, event in events:
             if isinstance(show, JsonLines):

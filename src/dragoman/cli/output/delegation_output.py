@@ -68,6 +68,7 @@ class DelegationOutput(DelegationListener):
             )
         elif not self._quiet:
             self._show.notice(f"attempt {number}: {candidate.peer} [{reason}]")
+            self._show.doing(f"starting {candidate.peer}")
 
     def event(self, event: Event) -> None:
         self._show.event(event)

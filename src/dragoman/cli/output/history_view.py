@@ -32,6 +32,7 @@ class HistoryView(TextShow):
             event = replace(event, replay=False)
         if isinstance(event, model.TurnStarted):
             self.asked("".join(b.text for b in event.prompt if isinstance(b, Text)))
+            self.doing("thinking")
         elif isinstance(event, model.TurnEnded):
             super().event(event)
             failure = f": {event.failure.message}" if event.failure is not None else ""
@@ -47,13 +48,17 @@ class HistoryView(TextShow):
     def over(self, outcome: str) -> None:
         """A turn has ended like this."""
         self._line(f"[{neutral(outcome)}]", "dim")
-        self.write("\n")
+        self._line("")
         self._answered_something = False
         self._spoken.clear()
 
 
 class Answers(TextShow):
-    """Shows what the agent said, and nothing else."""
+    """Shows what the agent said, and nothing else, as it is."""
+
+    def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        super().__init__(out, err)
+        self.is_live = False
 
     def event(self, event: model.Event) -> None:
         if isinstance(event, model.MessageDelta) and event.role == "agent":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
 
 from msgspec import Struct
 
-from dragoman.cli.output.terminal import put, put_data, silence
+from dragoman.cli.output.terminal import held, put, put_data, silence
 
 if TYPE_CHECKING:
     from dragoman.client.results import Result
@@ -80,6 +80,10 @@ class Renderer(abc.ABC):
     def began(self, job: str, session_key: str) -> None:  # noqa: B027 - most have no use for it
         """A turn begins, as this job."""
 
+    def doing(self, what: str) -> None:  # noqa: B027 - most have no use for it
+        """What is waited for from now on, such as "starting codex"; empty if nothing is. A terminal
+        shows it in a status line, with the time since the first one, until the turn ends."""
+
     @abc.abstractmethod
     def ended(self, report: TurnReport) -> None:
         """The turn is over."""
@@ -133,6 +137,15 @@ class Renderer(abc.ABC):
                 return
             self._flushing = True
             loop.call_soon(self.flush)
+
+    def draw(self, text: str) -> None:
+        """Write to a terminal at once, without a change: for what is redrawn in place."""
+        if self.broken:
+            return
+        try:
+            held.draw(self.out, text)
+        except OSError as error:
+            self._break(error)
 
     def flush(self) -> None:
         self._flushing = False

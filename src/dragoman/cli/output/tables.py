@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TextIO, TypeVar
 
 from dragoman.cli.output.escape import Neutral, joined, one_line
-from dragoman.cli.output.jsonl import write_json
 from dragoman.cli.output.terminal import paint_for, put, put_data, put_err, width_of
 
 GAP: Final = 2
@@ -54,6 +53,9 @@ def write_list(
     """
     shown = items[:limit]
     if format == "json":
+        # Not at the top: tables of agents are shown without it.
+        from dragoman.cli.output.jsonl import write_json
+
         for item in shown:
             write_json(as_json(item))
     elif format == "quiet" and name is not None:
@@ -111,22 +113,22 @@ def line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return (" " * GAP).join([*padded, *cells[len(widths) :]]).rstrip()
 
 
-def fit(rows: Sequence[Sequence[str]], total: int) -> list[int]:
+def fit(rows: Sequence[Sequence[str]], total: int, *, narrowest: int = NARROWEST) -> list[int]:
     """The width of each column, so that a row has at most `total` columns; 0 is no limit.
 
     The widest columns are made narrower, as far as their longest words allow; if that is not
-    enough, down to `NARROWEST`.
+    enough, down to `narrowest`.
     """
     cells = list(zip(*rows, strict=True))
     widths = [max(map(columns, column)) for column in cells]
-    for floors in ([max(map(_longest_word, column)) for column in cells], [NARROWEST] * len(cells)):
+    for floors in ([max(map(longest_word, column)) for column in cells], [narrowest] * len(cells)):
         while total and (over := _width(widths) - total) > 0:
-            able = [at for at, width in enumerate(widths) if width > max(floors[at], NARROWEST)]
+            able = [at for at, width in enumerate(widths) if width > max(floors[at], narrowest)]
             if not able:
                 break
             widest = max(able, key=widths.__getitem__)
             second = max((widths[at] for at in able if at != widest), default=0)
-            lowest = max(floors[widest], NARROWEST, min(second, widths[widest] - 1))
+            lowest = max(floors[widest], narrowest, min(second, widths[widest] - 1))
             widths[widest] = max(lowest, widths[widest] - over)
     return widths
 
@@ -157,10 +159,11 @@ def _width(widths: Iterable[int]) -> int:
 
 def _least(column: Iterable[str]) -> int:
     """The width below which a column is hard to read: that of its longest word, or `READABLE`."""
-    return max(max(_longest_word(cell), min(columns(cell), READABLE)) for cell in column)
+    return max(max(longest_word(cell), min(columns(cell), READABLE)) for cell in column)
 
 
-def _longest_word(text: str) -> int:
+def longest_word(text: str) -> int:
+    """The columns of the longest part of a text that is not folded."""
     return max(columns(word.rstrip()) for word in BREAK.split(text))
 
 
@@ -168,11 +171,18 @@ def columns(text: str) -> int:
     """How many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
-    return sum(_columns(character) for character in text)
+    total = 0
+    for before, character in zip(" " + text, text, strict=False):
+        # This one asks for the picture of the character before it, which is wide then.
+        is_picture = character == "\ufe0f" and _columns(before) == 1
+        total += 1 if is_picture else _columns(character)
+    return total
 
 
 def _columns(character: str) -> int:
-    if unicodedata.combining(character):
+    if character.isascii():
+        return 1
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 

@@ -3,7 +3,8 @@
 Text for a terminal is escaped (`output.escape`). Output waits while a question to the user is open:
 otherwise an agent could scroll its permission question off the screen and imitate another one. Held
 output stays in memory up to a limit, then in a temporary file. Pipes and files get plain text.
-``NO_COLOR`` disables colours, ``FORCE_COLOR`` enables them for pipes.
+``NO_COLOR`` disables colours, ``FORCE_COLOR`` enables them for pipes. Rows that are redrawn in
+place (`output.live_area`) give way to everything else.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import IO, Final, TextIO
+from typing import IO, Final, Protocol, TextIO
 
 from dragoman.cli.output.escape import Neutral, neutral
 
@@ -28,12 +29,36 @@ _RECORD: Final = struct.Struct("<BI")
 """The number of the stream, and how many bytes follow."""
 
 
+ERASE_BELOW: Final = "\r\x1b[J"
+"""Erases the row of the cursor and what is below."""
+
+
+class Overlay(Protocol):
+    """Rows at the end of a terminal that are redrawn in place."""
+
+    stream: TextIO
+
+    def give_way(self, stream: TextIO, text: str) -> None:
+        """This is about to be written: it begins a line."""
+
+    def last_words(self) -> Neutral:
+        """What leaves lines only, if it is written now."""
+
+    def settle(self) -> None:
+        """Leave lines only, until there is something new."""
+
+    def close(self) -> None:
+        """Leave lines only, and draw nothing more."""
+
+
 class Held:
     """Writes to streams, or keeps it until a question is answered."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         """The loop writes in its own thread, and questions are asked in the main one."""
+        self.overlay: Overlay | None = None
+        """What is redrawn in place now."""
         self._spool: IO[bytes] | None = None
         self._streams: list[TextIO] = []
         self._lost = 0
@@ -46,10 +71,63 @@ class Held:
             if self._spool is not None:
                 self._keep(self._spool, stream, text)
                 return
-            if self._failed is not None:
-                failed, self._failed = self._failed, None
-                raise failed
+            self._raise_failed()
+            if self.overlay is not None and text:
+                self.overlay.give_way(stream, text)
             stream.write(text)
+
+    def draw(self, stream: TextIO, text: str) -> None:
+        """Write what the overlay draws, at once. No question may be open."""
+        with self._lock:
+            self._raise_failed()
+            stream.write(neutral(text))
+            stream.flush()
+
+    def _raise_failed(self) -> None:
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            raise failed
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other threads from writing for the time of a block."""
+        with self._lock:
+            yield
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a question is open."""
+        return self._spool is not None
+
+    def settle_overlay(self) -> None:
+        """Show everything that has come so far: a question follows. Called in the loop's thread."""
+        with self._lock:
+            if self.overlay is not None:
+                self.overlay.settle()
+
+    def close_overlay(self) -> None:
+        """Leave a terminal that has only lines: the command is over."""
+        with self._lock:
+            if self.overlay is not None:
+                self.overlay.close()
+                self.overlay = None
+
+    def erase_overlay(self) -> None:
+        """The process ends now, whatever it waits for: erase the overlay if that can be done
+        without waiting."""
+        overlay = self.overlay
+        if overlay is None or not self._lock.acquire(blocking=False):
+            return
+        import select
+
+        try:
+            # A terminal that was stopped takes nothing.
+            with suppress(OSError, ValueError):
+                descriptor, last = overlay.stream.fileno(), overlay.last_words()
+                if self._spool is None and last and select.select([], [descriptor], [], 0)[1]:
+                    os.write(descriptor, last.encode())
+        finally:
+            self._lock.release()
 
     @contextmanager
     def hold(self, on_kept: Callable[[], None] | None = None) -> Iterator[None]:
@@ -61,6 +139,8 @@ class Held:
         with self._lock:
             if self._spool is not None:
                 raise RuntimeError("one question at a time")
+            if self.overlay is not None:
+                self.overlay.give_way(sys.stderr, "\n")
             spool = tempfile.SpooledTemporaryFile(MEMORY_SIZE)
             self._spool = spool
             self._streams, self._lost, self._on_kept = [], 0, on_kept
@@ -115,6 +195,8 @@ held: Final = Held()
 STYLES: Final = {
     "bold": "1",
     "dim": "2",
+    "italic": "3",
+    "underline": "4",
     "red": "31",
     "green": "32",
     "yellow": "33",
@@ -162,6 +244,15 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bo
     if environ.get("FORCE_COLOR"):
         return True
     return is_terminal(stream) and environ.get("TERM") != "dumb"
+
+
+def is_live(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether rows can be redrawn there, and Markdown shown: a terminal that knows how, and a
+    person who does not want plain text."""
+    environ = os.environ if environ is None else environ
+    if os.name == "nt" or not is_terminal(stream):
+        return False
+    return environ.get("TERM", "dumb") not in ("", "dumb") and not environ.get("NO_COLOR")
 
 
 def width_of(stream: TextIO) -> int:

@@ -1,9 +1,10 @@
 """Render a turn as text for people while it runs.
 
 Shows the streamed answer, thoughts, tool calls with their changes, the plan, denials, and a summary
-at the end, without values that the agent did not report. On a terminal all of it goes to stdout.
-Otherwise stdout gets the answer, and stderr everything else. Agent text is escaped
-(`output.escape`).
+at the end, without values that the agent did not report. On a terminal all of it goes to stdout,
+with Markdown, wrapped at words, and a status line (`output.live_area`); without colours or with
+``TERM=dumb`` it is plain. Otherwise stdout gets the answer, and stderr everything else. Agent text
+is escaped (`output.escape`).
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ from typing import TYPE_CHECKING, Final, TextIO
 from msgspec import UnsetType
 
 from dragoman.catalogue.enforcement import NOT_ENFORCED
-from dragoman.cli.output.escape import joined, neutral, one_line
+from dragoman.cli.output.escape import neutral, one_line
 from dragoman.cli.output.renderer import Renderer, TurnReport
-from dragoman.cli.output.terminal import is_terminal, paint_for, put
+from dragoman.cli.output.terminal import is_live, is_terminal, paint_for, put
 from dragoman.events import fold, model
-from dragoman.events.parts import Cost, FileChange, Location, Text, Usage
+from dragoman.events.parts import Cost, FileChange, Location, PlanEntry, Text, Usage
 from dragoman.events.view import Tool, View
 from dragoman.events.words import INVALID_UPDATE, ChangeStage, PlanStatus, Role, ToolStatus
 
 if TYPE_CHECKING:
+    from asyncio import TimerHandle
+
+    from dragoman.cli.output.live_area import LiveText
     from dragoman.errors import DragomanError
 
 
@@ -40,6 +44,10 @@ KEPT_ITEMS: Final = 1000
 
 KEPT_TOOLS: Final = 10_000
 """Tool calls that are known: a change of an older one is shown as if it began."""
+
+LOAD_DELAY: Final = 0.02
+"""Seconds until the modules that draw are loaded: by then the prompt is on its way, and there is
+nothing to do but to wait."""
 
 _MARKS: Final = {
     PlanStatus.PENDING: "[ ]",
@@ -63,6 +71,14 @@ class TextShow(Renderer):
         self.streams_answer = True
         """Whether the answer is written while it comes. A delegation writes the one that counts."""
         self._paint = paint_for(self.err if self.separate else self.out)
+        self.is_live = is_live(self.out)
+        """Whether the terminal gets a status line, Markdown and rows that are redrawn."""
+        self._loaded: LiveText | None = None
+        self._loading: TimerHandle | None = None
+        self._doing = ""
+        """What the status line says."""
+        self._tool_now = ""
+        """The tool call that the status line names."""
         self._view = View()
         self._speaker: Role | None = None
         self._at_start = True
@@ -75,6 +91,8 @@ class TextShow(Renderer):
         self._tools_changed = False
         """Whether a tool call of this turn has shown its changes: those of the turn repeat them."""
         self._told_plan: dict[str, dict[str, PlanStatus]] = {}
+        self._plan_before: dict[str, PlanStatus] = {}
+        """The plan as it was before the lines of it that are redrawn."""
         self._questions: dict[str, str] = {}
         self._answered_something = False
         """Whether the agent has said something in this turn, so that its end need not say it."""
@@ -88,6 +106,8 @@ class TextShow(Renderer):
             fold.apply_briefly(self._view, event)
         if event.replay:
             return
+        if self._doing:
+            self._note(event)
         match event:
             case model.MessageDelta():
                 self._said(event)
@@ -133,6 +153,79 @@ class TextShow(Renderer):
             case _:
                 pass
 
+    def _note(self, event: model.Event) -> None:
+        """Let the status line say what is happening."""
+        match event:
+            case model.ConnectionReady():
+                self.doing("opening the session")
+            case model.SessionOpened():
+                self.doing("sending the prompt")
+            case model.TurnStarted() | model.PermissionAnswered() | model.InputAnswered():
+                self.doing("thinking")
+            case model.MessageDelta(role=Role.THOUGHT):
+                self.doing("thinking")
+            case model.MessageDelta(role=Role.AGENT) | model.MessageSet(role=Role.AGENT):
+                self.doing("answering")
+            case model.PermissionAsked():
+                self.doing("waiting for permission")
+            case model.InputAsked():
+                self.doing("waiting for an answer to its question")
+            case model.Compacted():
+                self.doing("making the context smaller")
+            case model.ToolChanged():
+                tool = self._view.tools[event.tool_id]
+                if not tool.status.over:
+                    self._tool_now = event.tool_id
+                    named = tool.title or tool.name or tool.kind.value
+                    self.doing(f"running {one_line(named, width=160)}")
+                elif self._tool_now == event.tool_id:
+                    self.doing("thinking")
+            case model.TurnEnded():
+                self.doing("")
+            case _:
+                pass
+
+    def doing(self, what: str) -> None:
+        if not self.is_live or self.broken or what == self._doing:
+            return
+        self._doing = what
+        if self._loaded is not None:
+            self._loaded.status(what, self._spent)
+        elif what and self._loading is None:
+            from asyncio import get_running_loop
+
+            try:
+                self._loading = get_running_loop().call_later(LOAD_DELAY, self._show_status)
+            except RuntimeError:
+                pass  # Nothing is waited for: stored turns are shown.
+
+    def _show_status(self) -> None:
+        if self._doing and self._live is not None:
+            self._live.status(self._doing, self._spent)
+
+    @property
+    def _live(self) -> LiveText | None:
+        """Draws on a terminal; None where the output is plain."""
+        if self._loaded is None and self.is_live:
+            # Not at the top: it is not needed in a pipe, and takes milliseconds to load.
+            from dragoman.cli.output.live_area import LiveText
+
+            self._loaded = LiveText(self.out, self.draw)
+            if self._doing:
+                self._loaded.status(self._doing, self._spent)
+        return self._loaded
+
+    def _spent(self) -> str:
+        """Tokens and cost so far, as far as they are known."""
+        seen = self._view.usage
+        used = seen.get("turn") or seen.get("session")
+        parts = [tokens(used)] if used is not None else []
+        for usage in seen.values():
+            if usage.cost is not None:
+                parts.append(cost(usage.cost))
+                break
+        return ", ".join(filter(None, parts))
+
     def _overflows(self, event: model.Event) -> bool:
         """Whether an event would add to the output of a tool that is longer than what is kept."""
         if not isinstance(event, model.ToolDelta):
@@ -174,11 +267,13 @@ class TextShow(Renderer):
         if role is not self._speaker:
             self._end_line()
             self._speaker = role
-            if role is Role.THOUGHT:
+            if role is Role.THOUGHT and not self.is_live:
                 self._put_aside(self._paint("[thinking] ", "dim"))
         self._answered_something |= role is Role.AGENT
         safe = neutral(text)
-        if role is Role.AGENT:
+        if self._live is not None:
+            self._live.say(role, safe)
+        elif role is Role.AGENT:
             if self.streams_answer:
                 self.write(safe)
                 self._at_start = safe.endswith("\n")
@@ -198,6 +293,10 @@ class TextShow(Renderer):
             self._at_start = at_start
 
     def _end_line(self) -> None:
+        if self.is_live:
+            if self._loaded is not None:
+                self._loaded.end()
+            return
         if not self._at_start:
             self.write("\n")
             self._at_start = True
@@ -209,6 +308,9 @@ class TextShow(Renderer):
         """A line of ours, after whatever was being said."""
         self._end_line()
         self._speaker = None
+        if self._live is not None:
+            self._live.line(text, *styles)
+            return
         self._put_aside(self._paint(text, *styles) + "\n")
 
     # -- tools
@@ -308,12 +410,30 @@ class TextShow(Renderer):
         now = {entry.text: entry.status for entry in event.entries}
         self._told_plan[event.plan_id] = now
         changed = [e for e in event.entries if told is None or told.get(e.text) is not e.status]
+        if self._live is not None:
+            self._live_plan(self._live, event, told)
+            return
         if changed:
             self._line("[plan]", "bold")
-        for entry in changed:
-            done = entry.status is PlanStatus.COMPLETED
-            text = f"  {_MARKS[entry.status]} {one_line(entry.text)}"
-            self._line(text, *(["dim"] if done else []))
+        for text, *styles in map(_entry, changed):
+            self._line(text, *styles)
+
+    def _live_plan(
+        self, live: LiveText, event: model.PlanSet, told: dict[str, PlanStatus] | None
+    ) -> None:
+        """Show a plan in place of itself. Once it is above other output, only what changed in it
+        since then, a line each."""
+        if told == self._told_plan[event.plan_id]:
+            return
+        if not live.has_open_plan(event.plan_id):
+            self._plan_before = told or {}
+        before = self._plan_before
+        changed = [e for e in event.entries if before.get(e.text) is not e.status]
+        lines = [(f"[plan]{text[1:]}", *styles) for text, *styles in map(_entry, changed)]
+        if not before or len(changed) == len(event.entries) > 1:
+            lines = [("[plan]", "bold"), *map(_entry, event.entries)]
+        self._speaker = None
+        live.plan(event.plan_id, lines)
 
     def _answered(self, event: model.PermissionAnswered) -> None:
         title = one_line(self._questions.pop(event.request_id, "a request"), width=160)
@@ -325,16 +445,17 @@ class TextShow(Renderer):
             self._line(f"[permission] denied: {title}", "yellow")
 
     def began(self, job: str, session_key: str) -> None:
+        self.doing("thinking")
         if self.tells_jobs:
             self.notice(f"job {job}")
 
     def ended(self, report: TurnReport) -> None:
-        self._end_line()
-        self._speaker = None
+        self.doing("")
         good = report.result.ok
+        if not self.separate:
+            self._line("")
         line = f"[{'done' if good else 'ended'}] {summary(report, self._view.usage)}"
-        space = "" if self.separate else "\n"
-        self._put_aside(joined("", [space, self._paint(line, "green" if good else "red"), "\n"]))
+        self._line(line, "green" if good else "red")
         self.flush()
         self._answered_something = False
         self._tools_changed = False
@@ -350,9 +471,15 @@ class TextShow(Renderer):
     def failed(self, error: DragomanError) -> None:
         from dragoman.cli import error_messages
 
+        self.doing("")
         self._end_line()
         self.flush()
         put(self.err, error_messages.message(error))
+
+    def flush(self) -> None:
+        if self._loaded is not None and not self.broken:
+            self._loaded.flush()
+        super().flush()
 
     def stderr_line(self, line: str) -> None:
         self._end_line()
@@ -363,6 +490,12 @@ class TextShow(Renderer):
         self._end_line()
         self.flush()
         super().notice(text)
+
+
+def _entry(entry: PlanEntry) -> tuple[str, ...]:
+    """An entry of a plan as a line and its styles."""
+    text = f"  {_MARKS[entry.status]} {one_line(entry.text)}"
+    return (text, "dim") if entry.status is PlanStatus.COMPLETED else (text,)
 
 
 def _block(block: object) -> str:

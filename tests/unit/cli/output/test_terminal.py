@@ -133,6 +133,7 @@ ELSEWHERE = {
     ("output/terminal.py", "self._streams[number]"): "what the one place wrote before",
     ("output/terminal.py", "self._streams[0]"): "how much of it was lost",
     ("output/terminal.py", "spool"): "a temporary file",
+    ("output/terminal.py", "os"): "the erasure before a sudden end",
 }
 """What writes to something else than our stdout and stderr."""
 

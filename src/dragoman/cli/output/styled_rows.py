@@ -1,0 +1,322 @@
+"""Inline Markdown as styled pieces, and pieces as the rows of a terminal, wrapped at words.
+
+Knows emphasis, code and links within one line. Every piece has its place in the source, so that a
+caller can write rows that are final and keep the rest of the line open. The text must be neutral
+(`output.escape`) and without tabs; blocks of lines are in `output.markdown_stream`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from dragoman.cli.output.escape import Neutral, neutral
+from dragoman.cli.output.tables import columns
+from dragoman.cli.output.terminal import Paint
+
+MARKERS: Final = {
+    "**": ("bold",),
+    "__": ("bold",),
+    "~~": ("dim",),
+    "*": ("italic",),
+    "_": ("italic",),
+}
+"""What is written around text that is to have these styles."""
+
+CODE: Final = ("cyan",)
+LINK: Final = ("underline",)
+
+_SPECIAL: Final = re.compile(r"[\\`\[!<]|\*\*?|__?|~~")
+_ESCAPED: Final = re.compile(r"\\[!-/:-@\[-`{-~]")
+_TICKS: Final = re.compile(r"`+")
+_LINK: Final = re.compile(
+    r"!?\[([^\[\]]*)\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)(?: +\"[^\"]*\")?\)"
+)
+_OPEN_LINK: Final = re.compile(r"!?\[[^\[\]]*(?:\](?:\([^)]*)?)?$")
+_ADDRESS: Final = re.compile(r"<((?:https?://|mailto:)[^<>\s]+)>")
+
+_ATOM: Final = re.compile(r" +|[^ ]+")
+_CLOSING: Final = frozenset("、。，．！？）」』】〉》：；")
+"""Signs that do not begin a row."""
+
+
+class Piece(Struct, frozen=True, gc=False):
+    """Text of one style."""
+
+    text: str
+    styles: tuple[str, ...] = ()
+    at: int = 0
+    """Where it begins in the source."""
+    opened: str = ""
+    """The markers that it stands behind: what the rest of the source begins with if it is cut."""
+
+
+class Row(Struct, frozen=True, gc=False):
+    """A row of the screen."""
+
+    text: Neutral
+    at: int
+    """Where its text begins in the source."""
+    opened: str
+
+
+class Inline(Struct, frozen=True):
+    """A line of Markdown, understood as far as it goes."""
+
+    pieces: tuple[Piece, ...]
+    unsure_at: int
+    """Where the first marker without its counterpart is: what follows may change."""
+
+
+def inline(source: str) -> Inline:
+    """The emphasis, code and links of a line. What is not closed is text."""
+    reader = _Inline(source)
+    reader.read(0, len(source), (), "")
+    return Inline(tuple(reader.pieces), reader.unsure_at)
+
+
+def plain(source: str) -> str:
+    """The text of a line without its markers."""
+    return "".join(piece.text for piece in inline(source).pieces)
+
+
+class _Inline:
+    """Reads one line."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.pieces: list[Piece] = []
+        self.unsure_at = len(source)
+
+    def read(self, at: int, end: int, styles: tuple[str, ...], opened: str) -> None:
+        source = self.source
+        begin = at
+        while (found := _SPECIAL.search(source, at, end)) is not None:
+            here = found.start()
+            after = self._special(found, end, styles, opened, begin)
+            if after is None:
+                at = found.end()
+                continue
+            begin = at = after
+            assert after > here
+        self._add(begin, end, styles, opened)
+
+    def _add(self, at: int, end: int, styles: tuple[str, ...], opened: str) -> None:
+        if end > at:
+            self.pieces.append(Piece(self.source[at:end], styles, at, opened))
+
+    def _special(
+        self, found: re.Match[str], end: int, styles: tuple[str, ...], opened: str, begin: int
+    ) -> int | None:
+        """Read what begins with a special character. Returns where it ends; None if it is text."""
+        source, here, mark = self.source, found.start(), found[0]
+        if mark == "\\":
+            if _ESCAPED.match(source, here, end) is None:
+                return None
+            self._add(begin, here, styles, opened)
+            self.pieces.append(Piece(source[here + 1], styles, here, opened))
+            return here + 2
+        if mark == "`":
+            return self._code(here, end, styles, opened, begin)
+        if mark in "![":
+            link = _LINK.match(source, here, end)
+            if link is None:
+                if mark == "[" and _OPEN_LINK.match(source, here) is not None:
+                    self._unsure(here)
+                return None
+            self._add(begin, here, styles, opened)
+            self._link(link, styles, opened)
+            return link.end()
+        if mark == "<":
+            address = _ADDRESS.match(source, here, end)
+            if address is None:
+                return None
+            self._add(begin, here, styles, opened)
+            self.pieces.append(Piece(address[1], (*styles, *LINK), here + 1, opened + mark))
+            return address.end()
+        return self._emphasis(mark, here, end, styles, opened, begin)
+
+    def _unsure(self, here: int) -> None:
+        self.unsure_at = min(self.unsure_at, here)
+
+    def _code(
+        self, here: int, end: int, styles: tuple[str, ...], opened: str, begin: int
+    ) -> int | None:
+        ticks = _TICKS.match(self.source, here, end)
+        assert ticks is not None
+        for closing in _TICKS.finditer(self.source, ticks.end(), end):
+            if len(closing[0]) == len(ticks[0]):
+                self._add(begin, here, styles, opened)
+                within = (*styles, *CODE)
+                self._add(ticks.end(), closing.start(), within, opened + ticks[0])
+                return closing.end()
+        self._unsure(here)
+        # All of them are text: the next tick must not begin anew.
+        self._add(begin, ticks.end(), styles, opened)
+        return ticks.end()
+
+    def _link(self, link: re.Match[str], styles: tuple[str, ...], opened: str) -> None:
+        text, address = link[1], link[2]
+        begin = link.start(1)
+        self.read(begin, link.end(1), (*styles, *LINK), opened + "[")
+        if address and address != text:
+            # The address is shown: a text can say anything about where it leads.
+            shown = f" ({address})" if text else address
+            at = link.start(2) - (2 if text else 0)
+            self.pieces.append(Piece(shown, (*styles, "dim"), at, opened))
+
+    def _emphasis(
+        self, mark: str, here: int, end: int, styles: tuple[str, ...], opened: str, begin: int
+    ) -> int | None:
+        source, after = self.source, here + len(mark)
+        before = source[here - 1] if here else " "
+        if after >= end or source[after].isspace() or _is_word(before, mark):
+            return None
+        at = after
+        while (at := source.find(mark, at + 1, end)) > 0:
+            behind = source[at + len(mark)] if at + len(mark) < len(source) else " "
+            doubled = len(mark) == 1 and mark in (source[at - 1], behind)
+            if doubled:
+                at += 1
+            elif not source[at - 1].isspace() and not ("_" in mark and behind.isalnum()):
+                self._add(begin, here, styles, opened)
+                self.read(after, at, (*styles, *MARKERS[mark]), opened + mark)
+                return at + len(mark)
+        self._unsure(here)
+        return None
+
+
+def _is_word(character: str, mark: str) -> bool:
+    """Whether a marker beside this character is part of a word, such as in 2**3 or snake_case."""
+    return character.isalnum() and (character.isascii() or "_" in mark)
+
+
+# -- rows
+
+
+def rows_of(
+    pieces: Iterable[Piece], width: int, paint: Paint, *, first: str = "", others: str = ""
+) -> list[Row]:
+    """Pieces as rows of at most `width` columns, broken at spaces; a longer word is broken
+    anywhere. `first` stands before the first row, `others` before the others; both may have
+    styles, which take no columns."""
+    made: list[Row] = []
+    room = max(width - _shown_columns(first), 1)
+    room_below = max(width - _shown_columns(others), 1)
+    row: list[Piece] = []
+    used = 0
+    for word in _words(pieces):
+        if word[0].text[:1] == " ":
+            # Spaces between words; at the end of a row they are dropped.
+            size = columns(word[0].text)
+            if row and used + size <= room:
+                row += word
+                used += size
+            elif not row and not made:
+                row += word
+                used = min(size, room - 1)
+            continue
+        size = sum(columns(piece.text) for piece in word)
+        if used + size > room and row:
+            made.append(_row(row, paint, others if made else first))
+            row, used, room = [], 0, room_below
+        while size > room:
+            head, word = _split(word, room)
+            made.append(_row(head, paint, others if made else first))
+            room = room_below
+            size = sum(columns(piece.text) for piece in word)
+        row += word
+        used += size
+    if row or not made:
+        made.append(_row(row, paint, others if made else first))
+    return made
+
+
+def _shown_columns(text: str) -> int:
+    return columns(re.sub(r"\x1b\[[0-9;]*m", "", text))
+
+
+def _words(pieces: Iterable[Piece]) -> Iterable[list[Piece]]:
+    """Groups of pieces that are not broken, and spaces."""
+    word: list[Piece] = []
+    for piece in pieces:
+        for at, text in _atoms(piece.text):
+            atom = Piece(text, piece.styles, piece.at + at, piece.opened)
+            if text[0] == " " or _is_wide(text[0]):
+                if word:
+                    yield word
+                    word = []
+                yield [atom]
+            else:
+                word.append(atom)
+    if word:
+        yield word
+
+
+def _atoms(text: str) -> Iterator[tuple[int, str]]:
+    """Spaces, characters that lines may be broken around, and parts of words, with their places."""
+    for found in _ATOM.finditer(text):
+        begin, part = found.start(), found[0]
+        if not part.isascii():
+            for at in range(begin + 1, found.end()):
+                here = text[at]
+                joined = here in _CLOSING or text[at - 1] == "\u200d" or not columns(here)
+                if not joined and (_is_wide(text[begin]) or _is_wide(here)):
+                    yield begin, text[begin:at]
+                    begin = at
+        yield begin, text[begin : found.end()]
+
+
+def _is_wide(character: str) -> bool:
+    return not character.isascii() and columns(character) > 1
+
+
+def _split(word: Sequence[Piece], room: int) -> tuple[list[Piece], list[Piece]]:
+    """The part of a word that fits into a row, and the rest."""
+    head: list[Piece] = []
+    used = 0
+    for number, piece in enumerate(word):
+        taken = 0
+        for character in piece.text:
+            size = columns(character)
+            if used + size > room and (head or taken):
+                break
+            used += size
+            taken += 1
+        cut = Piece(piece.text[:taken], piece.styles, piece.at, piece.opened)
+        if taken == len(piece.text):
+            head.append(cut)
+            continue
+        if taken:
+            head.append(cut)
+        rest = Piece(piece.text[taken:], piece.styles, piece.at + taken, piece.opened)
+        return head, [rest, *word[number + 1 :]]
+    return head, []
+
+
+def _row(pieces: Sequence[Piece], paint: Paint, prefix: str) -> Row:
+    kept = list(pieces)
+    while len(kept) > 1 and kept[-1].text.isspace():
+        kept.pop()
+    text = neutral(prefix)
+    for styles, run in _runs(kept):
+        text = text + paint(run, *styles)
+    first = pieces[0] if pieces else Piece("")
+    return Row(text, first.at, first.opened)
+
+
+def _runs(pieces: Iterable[Piece]) -> Iterable[tuple[tuple[str, ...], str]]:
+    """Neighbours of one style as one text: less to write, and what is read can be searched."""
+    styles: tuple[str, ...] = ()
+    text = ""
+    for piece in pieces:
+        if piece.styles != styles and text:
+            yield styles, text
+            text = ""
+        styles = piece.styles
+        text += piece.text
+    if text:
+        yield styles, text
