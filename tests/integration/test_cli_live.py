@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests.integration.cli_shell import Cli, cli_in, warm_cli
+from tests.integration.delegated_peers import add_peer
 from tests.integration.pty_screen import PtyScreen, make
 from tests.integration.pty_terminal import CTRL_C, CTRL_D, ROWS
 
@@ -183,6 +184,28 @@ def test_a_watched_job_has_a_status(cli: Cli) -> None:
         with screen_of(warm, "sessions", "show", "talk") as screen:
             assert screen.end() == 0
             assert "begun, and over" in screen.rows
+
+
+def test_a_delegation_has_a_status_for_each_attempt(cli: Cli) -> None:
+    go = gate(cli, "go")
+    config = cli.home / "config_home"
+    late = f"while [ ! -e {go} ]; do sleep 0.05; done; "
+    for name, then in (("alpha", "exit 3"), ("beta", f"exec {sys.executable} {AGENT}")):
+        add_peer(config, cli.home, name, "", ("review",))
+        file = config / "peers" / f"{name}.toml"
+        head = file.read_text().partition("[[launch]]")[0]
+        command = ["sh", "-c", (late if name == "alpha" else "") + then]
+        file.write_text(f"{head}[[launch]]\ncommand = {json.dumps(command)}\n")
+    (config / "config.toml").write_text('enabled_peers = ["alpha", "beta"]\n')
+    on = gate(cli, "on")
+    acts = json.dumps([{"say": "It is **good**."}, {"wait": on}])
+    with screen_of(cli, "delegate", "review", acts) as screen:
+        screen.until("… starting alpha, ")
+        make(go)
+        screen.until("It is good.\n… answering")
+        make(on)
+        assert screen.end() == 0
+        assert "It is good." in screen.rows and "…" not in screen.text
 
 
 # -- Markdown
