@@ -45,9 +45,13 @@ KEPT_ITEMS: Final = 1000
 KEPT_TOOLS: Final = 10_000
 """Tool calls that are known: a change of an older one is shown as if it began."""
 
-LOAD_DELAY: Final = 0.02
-"""Seconds until the modules that draw are loaded: by then the prompt is on its way, and there is
-nothing to do but to wait."""
+LOAD_DELAY: Final = 0.15
+"""Seconds until the modules that draw are loaded if an agent takes longer to start. A kept agent is
+there at once, and gets its prompt first."""
+
+SENT_DELAY: Final = 0.002
+"""Seconds until they are loaded after the beginning of a turn: by then the prompt has been sent,
+and there is nothing to do but to wait."""
 
 _MARKS: Final = {
     PlanStatus.PENDING: "[ ]",
@@ -192,12 +196,17 @@ class TextShow(Renderer):
         if self._loaded is not None:
             self._loaded.status(what, self._spent)
         elif what and self._loading is None:
-            from asyncio import get_running_loop
+            self._load_after(LOAD_DELAY)
 
-            try:
-                self._loading = get_running_loop().call_later(LOAD_DELAY, self._show_status)
-            except RuntimeError:
-                pass  # Nothing is waited for: stored turns are shown.
+    def _load_after(self, seconds: float) -> None:
+        from asyncio import get_running_loop
+
+        if self._loading is not None:
+            self._loading.cancel()
+        try:
+            self._loading = get_running_loop().call_later(seconds, self._show_status)
+        except RuntimeError:
+            pass  # Nothing is waited for: stored turns are shown.
 
     def _show_status(self) -> None:
         if self._doing and self._live is not None:
@@ -446,6 +455,8 @@ class TextShow(Renderer):
 
     def began(self, job: str, session_key: str) -> None:
         self.doing("thinking")
+        if self.is_live and self._loaded is None:
+            self._load_after(SENT_DELAY)
         if self.tells_jobs:
             self.notice(f"job {job}")
 
