@@ -160,7 +160,7 @@ def test_a_chat_has_a_status_in_its_turns_only(cli: Cli) -> None:
     with screen_of(cli, "chat", "--", *cli.agent) as screen:
         screen.until(lambda text: text.endswith("\n>"))
         assert "…" not in screen.text
-        screen.terminal.type("wait\n")
+        screen.terminal.type("wait\r")
         screen.until("waiting\n… answering")
         screen.terminal.type(CTRL_C)
         screen.until(lambda text: text.endswith("\n>") and "[ended] cancelled" in text)
