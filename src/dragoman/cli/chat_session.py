@@ -353,6 +353,7 @@ class Chat:
 
         show.tells_jobs = False
         session = await self._stack.enter_async_context(talking(plan, self.live, show))
+        session.wait_for_prompt()
         show.lost |= self.show.lost
         self.plan, self.show = plan, show
         self._attach(session)

@@ -108,6 +108,10 @@ class PromptSession(RunListener):
             self.show.ended(report)
         return report
 
+    def wait_for_prompt(self) -> None:
+        """Count the time of the first turn from its prompt, which is still to be typed."""
+        self._waiting_since = None
+
     def mute(self) -> None:
         """Show no more events: the end of a turn is the last output of a command with one turn."""
         self._muted = True

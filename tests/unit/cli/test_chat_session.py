@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dragoman.cli import prompt_session
 from dragoman.cli.chat_session import Chat
 from dragoman.cli.run_plan import RunOptions
 from dragoman.client.results import Result
@@ -87,3 +89,17 @@ async def test_secrets_of_the_agent_are_not_kept_in_the_history(
     monkeypatch.setenv("SOME_API_KEY", "hunter2hunter2hunter2")
     async with chatting(monkeypatch, ActedAgent()) as chat:
         assert "hunter2" not in chat.redacted("it is hunter2hunter2hunter2")
+
+
+@aio
+async def test_the_time_of_a_turn_does_not_count_how_long_its_prompt_took_to_type(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(prompt_session, "time", SimpleNamespace(monotonic=lambda: now))
+    agent = ActedAgent()
+    agent.answers = lambda turn: Result(Outcome.OK, "fine")
+    async with chatting(monkeypatch, agent) as chat:
+        now = 100.0
+        report = await chat.turn("one", chat.content("one"))
+    assert report.seconds == 0.0
