@@ -27,7 +27,8 @@ def say(text: str) -> None:
 
 def ask_later(folder: Path) -> None:
     (folder / "go").read_text()
-    say("late words\n")
+    for word in ("late ", "words"):
+        say(word)
     call = {"toolCallId": "t1", "title": "Write late.md", "kind": "edit"}
     options = [
         {"optionId": "yes", "name": "Yes", "kind": "allow_once"},

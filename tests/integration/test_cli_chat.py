@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.cli_shell import AGENT, Cli, cli_in, warm_cli
 from tests.integration.mcp_places import describe, settings
-from tests.integration.pty_terminal import CTRL_C, CTRL_D, READY, Terminal
+from tests.integration.pty_terminal import CTRL_C, CTRL_D, READY, Terminal, in_terminal
 
 ENTER = "\r"
 ALT_ENTER = "\x1b\r"
@@ -147,6 +147,17 @@ def test_a_terminal_that_can_do_nothing_is_enough(cli: Cli) -> None:
         terminal.type(CTRL_D)
         assert terminal.wait() == 0
         assert "\x1b" not in terminal.shown
+
+
+def test_the_prompt_is_not_in_a_file_that_gets_the_answers(cli: Cli) -> None:
+    shell = ["/bin/sh", "-c", 'exec "$@" > answers', "sh", *cli.argv("chat", "--", *cli.agent)]
+    with in_terminal(shell, cwd=cli.cwd, env=cli.env, columns=100) as terminal:
+        terminal.expect(READY)
+        it = Chat(terminal)
+        it.say("one", "[done]")
+        it.say("/help", "/dance where")
+        it.leave()
+    assert (cli.cwd / "answers").read_text() == "you said one\n"
 
 
 # -- typing
@@ -416,7 +427,7 @@ def test_what_an_agent_says_and_asks_between_turns_comes_above_the_prompt(cli: C
         it.type("half")
         it.expect("half")
         (cli.cwd / "go").write_text("")
-        it.expect("late words")
+        it.expect("late words\r\n")
         it.expect("allow? [")
         it.type("y" + ENTER)
         it.expect('the answer was {"outcome": {"outcome": "selected", "optionId": "yes"}}')

@@ -34,7 +34,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from dragoman.cli.chat_commands import Suggestion
 from dragoman.cli.command_loop import Interrupted
 from dragoman.cli.output.escape import one_line
-from dragoman.cli.output.terminal import held, wants_colour
+from dragoman.cli.output.terminal import held, put_err, wants_colour
 from dragoman.client.folders import make_private
 from dragoman.config.safe_files import locked, read_file, write_whole
 from dragoman.errors import DragomanError
@@ -53,6 +53,10 @@ ENTRY_SIZE: Final = 16 * 1024
 
 ESCAPE_TIMEOUT: Final = 0.1
 """Seconds to tell the Escape key from Alt with another key, which sends Escape first."""
+
+
+SHOW_DELAY: Final = 0.2
+"""Seconds to collect output before the prompt makes room for it: agents send it in small pieces."""
 
 
 class ChatInput:
@@ -112,6 +116,9 @@ class ChatInput:
             try:
                 yield
             finally:
+                if not held.at_line_start:
+                    # The prompt is drawn as if it began a line.
+                    put_err("\n")
                 if self._open:
                     self._hold_output()
 
@@ -130,6 +137,7 @@ class ChatInput:
             self._tasks.start(self._show_held(), "output above the prompt")
 
     async def _show_held(self) -> None:
+        await asyncio.sleep(SHOW_DELAY)
         async with self.suspended():
             pass
 

@@ -64,6 +64,8 @@ class Held:
         self._lost = 0
         self._failed: OSError | None = None
         self._on_kept: Callable[[], None] | None = None
+        self.at_line_start = True
+        """Whether what was written last ends with a line end."""
 
     def write(self, stream: TextIO, text: str) -> None:
         """Write now, or when the question that is open has been answered."""
@@ -75,6 +77,11 @@ class Held:
             if self.overlay is not None and text:
                 self.overlay.give_way(stream, text)
             stream.write(text)
+            self._wrote(text)
+
+    def _wrote(self, text: str) -> None:
+        if text:
+            self.at_line_start = text[-1] == "\n"
 
     def draw(self, stream: TextIO, text: str) -> None:
         """Write what the overlay draws, at once. No question may be open."""
@@ -177,7 +184,9 @@ class Held:
                 data = spool.read(size)
                 if len(data) < size:
                     break
-                self._streams[number].write(data.decode("utf-8", "surrogatepass"))
+                text = data.decode("utf-8", "surrogatepass")
+                self._streams[number].write(text)
+                self._wrote(text)
             if self._lost:
                 lost = f"\n[… {self._lost} characters were lost while a question was open]\n"
                 self._streams[0].write(lost)

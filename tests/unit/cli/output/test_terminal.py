@@ -245,3 +245,17 @@ def test_who_holds_output_back_is_told_once_that_there_is_some(
     with held.hold(lambda: told.append("again")):
         pass
     assert told == ["kept"]
+
+
+def test_it_is_known_whether_the_next_output_begins_a_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    put_err("half")
+    assert not held.at_line_start
+    put_err("")
+    assert not held.at_line_start
+    with held.hold():
+        put_err(" and half\n")
+        assert not held.at_line_start
+    assert held.at_line_start
+    assert capsys.readouterr().err == "half and half\n"
