@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ ENTER = "\r"
 ALT_ENTER = "\x1b\r"
 CTRL_J = "\n"
 CTRL_R = "\x12"
+CTRL_Z = "\x1a"
 TAB = "\t"
 UP = "\x1b[A"
 
@@ -209,6 +211,32 @@ def test_a_long_paste_is_one_prompt(cli: Cli) -> None:
         it.leave()
 
 
+@pytest.mark.skipif(not Path("/bin/bash").exists(), reason="a shell with jobs")
+def test_ctrl_z_stops_a_chat_and_it_goes_on_in_the_foreground(cli: Cli) -> None:
+    shell = ["/bin/bash", "--norc", "--noprofile", "-i"]
+    env = {**cli.env, "PS1": "SHELL$ "}
+    with in_terminal(shell, cwd=cli.cwd, env=env, columns=100) as terminal:
+        terminal.expect("SHELL$ ")
+        terminal.type(shlex.join(cli.argv("chat", "--", *cli.agent)) + ENTER)
+        terminal.expect("talking with Tester")
+        terminal.expect(READY)
+        terminal.type("half")
+        terminal.expect("half")
+        terminal.type(CTRL_Z)
+        terminal.expect("Stopped")
+        terminal.expect("SHELL$ ")
+        terminal.type("fg" + ENTER)
+        terminal.expect("half")
+        Chat(terminal).say(" and half", "you said half and half")
+        terminal.type(CTRL_D)
+        terminal.expect("SHELL$ ")
+        terminal.type("stty -a" + ENTER)
+        modes = terminal.expect("SHELL$ ").split()
+        assert {"icanon", "isig", "echo"} <= set(modes), "the terminal is as it was"
+        terminal.type("exit" + ENTER)
+        assert terminal.wait() == 0
+
+
 def test_what_is_typed_in_a_turn_waits_in_the_prompt_and_is_not_sent(cli: Cli) -> None:
     go = cli.cwd / "go"
     with chat(cli) as it:
@@ -328,7 +356,8 @@ def test_sessions_are_listed_begun_and_gone_on_with(cli: Cli) -> None:
         listed = it.say("/sessions", "last used")
         assert "parser" in listed and "tests" in listed
         it.say("/sessions prser", "did you mean 'parser'?")
-        it.say("/sessions parser", "in the session parser with Tester")
+        it.type("/sessions par" + TAB)
+        it.say("", "in the session parser with Tester")
         it.say("/sessions parser", "this is the session that you are in")
         it.say("and on", "you said and on")
         it.leave()

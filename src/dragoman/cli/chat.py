@@ -96,7 +96,7 @@ async def converse(plan: RunPlan, live: CommandLoop, show: Renderer, options: Ru
             if not line.strip():
                 continue
             try:
-                prompt = await chat.obey(line)
+                prompt = await chat.carry_out(line)
                 if prompt is None:
                     if chat.over:
                         break

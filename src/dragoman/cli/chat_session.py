@@ -73,7 +73,7 @@ class Chat:
         self._stack = AsyncExitStack()
         self._memory: ConversationSummary = ConversationSummary()
         self._used: list[Usage | None] = []
-        self._obeying = False
+        self._in_command = False
 
     async def __aenter__(self) -> Chat:
         await self._open(self.plan, self.show)
@@ -123,7 +123,7 @@ class Chat:
 
     def interrupted(self, count: int) -> None:
         """Handle an interrupt: it ends a turn or a command, not the chat."""
-        if self._obeying or self.live.terminated or self.session.run.in_turn:
+        if self._in_command or self.live.terminated or self.session.run.in_turn:
             self.session.interrupted(count)
             return
         self.live.calm()
@@ -132,7 +132,7 @@ class Chat:
 
     # -- commands
 
-    async def obey(self, line: str) -> str | None:
+    async def carry_out(self, line: str) -> str | None:
         """Carry out a command. Returns the prompt that a line is; None if it was a command of
         ours. Raises `UsageError` for a command that does not exist."""
 
@@ -148,9 +148,9 @@ class Chat:
         if isinstance(meant, str):
             return meant
         task = asyncio.current_task()
-        self._obeying = True
+        self._in_command = True
         try:
-            await self._carry_out(meant)
+            await self._run_command(meant)
         except asyncio.CancelledError:
             if not self.live.interrupts or self.live.terminated or task is None:
                 raise
@@ -161,10 +161,10 @@ class Chat:
             self._listen()
             self.show.notice("cancelled")
         finally:
-            self._obeying = False
+            self._in_command = False
         return None
 
-    async def _carry_out(self, command: OwnCommand) -> None:
+    async def _run_command(self, command: OwnCommand) -> None:
 
         name, argument = command
         match name:

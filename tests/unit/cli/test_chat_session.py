@@ -35,12 +35,12 @@ async def test_the_model_is_chosen_in_the_open_session(
     agent = ActedAgent(option("small", "large"))
     agent.obeys = True
     async with chatting(monkeypatch, agent) as chat:
-        assert await chat.obey("/model") is None
+        assert await chat.carry_out("/model") is None
         assert capsys.readouterr().err == "* small  Small\n  large  Large\n"
-        assert await chat.obey("/model LARGE") is None
+        assert await chat.carry_out("/model LARGE") is None
         assert agent.chosen == [("model", "large")]
         with pytest.raises(Unsupported, match="did you mean small"):
-            await chat.obey("/model smal")
+            await chat.carry_out("/model smal")
         assert [each.text for each in chat.suggestions("/model s")] == ["small"]
     assert len(agent.opened_with) == 1
 
@@ -54,13 +54,13 @@ async def test_the_turns_of_a_chat_are_counted(
     agent.answers = lambda turn: Result(Outcome.OK, "fine", usage=used)
     async with chatting(monkeypatch, agent) as chat:
         for text in ("one", "two"):
-            assert await chat.obey(text) == text
+            assert await chat.carry_out(text) == text
             report = await chat.turn(text, chat.content(text))
             assert report.result.text == "fine"
-        await chat.obey("/cost")
+        await chat.carry_out("/cost")
         assert capsys.readouterr().err == "2 turns, 14 tokens, 1.00 USD\n"
         assert not chat.over
-        await chat.obey("/quit")
+        await chat.carry_out("/quit")
         assert chat.over
 
 
