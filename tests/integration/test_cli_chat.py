@@ -346,6 +346,16 @@ def test_another_peer_goes_on_with_a_summary_of_what_was_said(cli: Cli) -> None:
         it.leave()
 
 
+def test_what_was_said_before_this_chat_is_handed_over_too(cli: Cli) -> None:
+    describe(cli, "one", "execute", command=(*AGENT, "resumes", str(cli.home)))
+    describe(cli, "two", "execute")
+    assert cli("run", "one", "the secret word is plum", "-s", "words").code == 0
+    with chat(cli, "one", "-s", "words") as it:
+        it.say("/peer two", "gets a summary of what was said")
+        assert "the secret word is plum" in it.say("handover", "two gets a summary")
+        it.leave()
+
+
 def test_sessions_are_listed_begun_and_gone_on_with(cli: Cli) -> None:
     describe(cli, "mine", "execute", command=(*AGENT, "resumes", str(cli.home)))
     with chat(cli, "mine", "-s", "parser") as it:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Final
 
 import msgspec
 from prompt_toolkit import PromptSession as LineEditor
-from prompt_toolkit.application import in_terminal
+from prompt_toolkit.application import in_terminal, run_in_terminal
 from prompt_toolkit.completion import (
     CompleteEvent,
     Completer,
@@ -55,6 +57,9 @@ ESCAPE_TIMEOUT: Final = 0.1
 """Seconds to tell the Escape key from Alt with another key, which sends Escape first."""
 
 
+STOP_TIMEOUT: Final = 0.2
+"""Seconds for a signal to stop all threads. Where there is no shell to go to it does nothing."""
+
 SHOW_DELAY: Final = 0.2
 """Seconds to collect output before the prompt makes room for it: agents send it in small pieces."""
 
@@ -78,7 +83,6 @@ class ChatInput:
             completer=ChatCompleter(complete),
             complete_while_typing=False,
             key_bindings=_keys(),
-            enable_suspend=True,
             output=_output(),
         )
         self._editor.app.ttimeoutlen = ESCAPE_TIMEOUT
@@ -196,7 +200,21 @@ def _keys() -> KeyBindings:
         else:
             event.app.exit(exception=Interrupted())
 
+    if hasattr(signal, "SIGTSTP"):
+
+        @keys.add("c-z", filter=at_prompt)
+        def stop(event: KeyPressEvent) -> None:
+            run_in_terminal(_stop_process)
+
     return keys
+
+
+def _stop_process() -> None:
+    """Let the shell have the terminal, until it continues us."""
+    os.kill(0, signal.SIGTSTP)
+    # Another thread may get the signal, and stops this one a moment later. Until then it must not
+    # change the mode of the terminal, which belongs to the shell.
+    time.sleep(STOP_TIMEOUT)
 
 
 class ChatCompleter(Completer):

@@ -33,7 +33,7 @@ from dragoman.events.parts import Block, Usage
 from dragoman.runs import model_choice
 from dragoman.runs.brief import brief_for
 from dragoman.runs.conversation_summary import ConversationSummary
-from dragoman.runs.sessions import find_session, merge, recall, summary_of
+from dragoman.runs.sessions import RESTORED, find_session, merge, recall, summary_of
 from dragoman.store import SessionRecord, root_of
 from dragoman.store.open import open_store
 
@@ -58,7 +58,6 @@ class Chat:
         *,
         interactive: bool,
     ) -> None:
-
         self.plan = plan
         self.live = live
         self.show = show
@@ -77,6 +76,14 @@ class Chat:
 
     async def __aenter__(self) -> Chat:
         await self._open(self.plan, self.show)
+        opened = self.session.run.opened
+        if self.interactive and opened.context == RESTORED:
+            # Another peer may take over, and has to know what was said before this chat.
+            with open_store(read_only=True) as store:
+                record = store.session(opened.key)
+            if record is not None:
+                self._memory = summary_of(record)
+                self._remember()
         return self
 
     async def __aexit__(self, *error: Any) -> None:
@@ -108,7 +115,13 @@ class Chat:
             self.show.notice(f"{self.plan.name} gets a summary of what was said: {brief}")
             content = [brief.block(self.session.run.peer.capabilities), *content]
         self._memory.began(text, self.plan.name)
-        report = await self.session.turn(content)
+        try:
+            report = await self.session.turn(content)
+        except UsageError:
+            if brief is not None:
+                # Nothing was sent, so the next prompt has to bring it.
+                self._memory.forgot(self.plan.name)
+            raise
         self._used.append(report.result.usage)
         return report
 
@@ -165,7 +178,6 @@ class Chat:
         return None
 
     async def _run_command(self, command: OwnCommand) -> None:
-
         name, argument = command
         match name:
             case "help":
@@ -189,7 +201,6 @@ class Chat:
                 self.over = True
 
     async def _model(self, name: str) -> None:
-
         run = self.session.run
         conversation, view = run.opened.conversation, run.seen.view
         if not name:
@@ -206,7 +217,6 @@ class Chat:
         self.show.notice(f"model {model_choice.model_in_use(view)}")
 
     async def _mode(self, name: str) -> None:
-
         run = self.session.run
         view = run.seen.view
         choices = model_choice.mode_choices(view)
@@ -225,7 +235,6 @@ class Chat:
         self.show.notice(f"mode {mode}")
 
     async def _peer(self, name: str) -> None:
-
         if not name:
             more = "`dragoman peers` lists all of them.\n"
             self._put(
@@ -250,14 +259,14 @@ class Chat:
 
     async def _move(self, **changes: Any) -> None:
         """Go on in a new session, which is told what was said in this one."""
-        plan = self._planned(**{"session": None, **changes})
+        changes = {"session": None, **changes}
+        plan = self._planned(**changes)
         await self._switch(plan, changes)
         self._memory.forgot(plan.name)
         told = "with your next prompt it gets a summary of what was said"
         self.show.notice(f"talking with {self.title}" + (f"; {told}" if self._memory.count else ""))
 
     async def _new(self, name: str) -> None:
-
         session = name or None
         plan = self._planned(session=session)
         if session is not None:
@@ -273,7 +282,6 @@ class Chat:
         self.show.notice(f"a new session{named} with {self.title}")
 
     async def _sessions(self, word: str) -> None:
-
         if not word:
             self._list_sessions()
             return
@@ -292,7 +300,6 @@ class Chat:
         self.show.notice(f"in the session {record.name or record.key} with {self.title}")
 
     def _list_sessions(self) -> None:
-
         listed = merge(self._stored())
         if not listed:
             self.show.notice("no session of this project is stored yet")
@@ -323,18 +330,15 @@ class Chat:
     # -- sessions
 
     def _planned(self, **changes: Any) -> RunPlan:
-
         return plan_of(structs.replace(self._options, **changes))
 
     def _keep(self, **changes: Any) -> None:
         """Plan later sessions with these options, too."""
-
         self._options = structs.replace(self._options, **changes)
 
     async def _switch(self, plan: RunPlan, changes: dict[str, Any]) -> None:
         """Open the session of a plan, and leave the one that was open. If it cannot be opened, the
         chat goes on where it was."""
-
         before, session = self._stack, self.session
         self._stack = AsyncExitStack()
         try:
@@ -350,7 +354,6 @@ class Chat:
             self.show.notice(f"the session that you left did not end in order: {error}")
 
     async def _open(self, plan: RunPlan, show: Renderer) -> None:
-
         show.tells_jobs = False
         session = await self._stack.enter_async_context(talking(plan, self.live, show))
         session.wait_for_prompt()
@@ -383,7 +386,6 @@ class Chat:
 
     def suggestions(self, text: str) -> Iterable[Suggestion]:
         """The completions of what was typed before the cursor."""
-
         return chat_commands.suggestions(
             text,
             theirs=self.session.run.seen.view.commands,
