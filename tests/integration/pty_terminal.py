@@ -47,7 +47,7 @@ class Terminal:
                 data = data[os.write(self._descriptor, data[:1024]) :]
             shown, _, _ = select.select([self._descriptor], [], [], 0)
             if shown:
-                self._read(until)
+                self.read(until)
             assert time.monotonic() < until, "the program does not read what is typed"
 
     def expect(self, text: str) -> str:
