@@ -319,6 +319,20 @@ def test_the_model_and_the_mode_are_shown_and_chosen(cli: Cli) -> None:
         it.leave()
 
 
+def test_a_mode_in_which_the_agent_does_not_ask_is_refused(cli: Cli) -> None:
+    describe(cli, "mine", "execute")
+    path = cli.home / "config_home" / "peers" / "mine.toml"
+    path.write_text(path.read_text() + '[enforcement]\nmodes = ["code"]\n')
+    with chat(cli, "mine") as it:
+        it.say("/mode plan", "it does not ask in the mode plan; it asks in code")
+        it.say("settings", "mode code")
+        it.leave()
+    with chat(cli, "mine", "--approve-all") as it:
+        it.say("/mode plan", "dragoman: mode plan")
+        it.say("settings", "mode plan")
+        it.leave()
+
+
 def test_a_model_that_only_a_command_line_sets_starts_the_agent_again(cli: Cli) -> None:
     describe(cli, "bare", "execute", command=(*AGENT, "bare", str(cli.home)))
     path = cli.home / "config_home" / "peers" / "bare.toml"
