@@ -45,7 +45,9 @@ app: Final = new_app(help=HELP, default="show")
 
 @app.command("show", context_settings=CONTEXT)
 def show_command(*, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = None) -> None:
-    """Show every setting with its value and its origin.
+    """Show every setting with its value and its origin. What is not set has its default.
+
+    JSON has the values as they are: seconds, bytes, and null for what is not set.
 
     \b
     Examples:
@@ -75,7 +77,7 @@ def show_command(*, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = Non
     else:
         write_table(
             ["setting", "value", "origin"],
-            [[key, _shown(value), origin] for key, value, origin in values],
+            [[key, _in_words(key, value), origin] for key, value, origin in values],
             drop=["origin"],
         )
     for told in (*config.problems, *config.untrusted):
@@ -302,3 +304,52 @@ def _shown(value: Any) -> str:
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_UNSET: Final = {
+    "check": "none",
+    "default_peer": "the only enabled peer, else the last used",
+    "local_model.api": "none",
+    "policy.limits": "none",
+    "policy.rules": "none",
+    "enabled_peers": "none",
+}
+"""What counts where a setting has no value."""
+
+
+def _in_words(key: str, value: Any) -> str:
+    """The value of a setting for a person: durations and sizes with their units, and the default
+    where nothing is set."""
+    from dragoman.cli.output.times import UNITS
+    from dragoman.client.budgets import Budgets
+    from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
+
+    table, _, name = key.rpartition(".")
+    if table == "timeouts" and value is None:
+        value = getattr(Budgets(), name)
+        if value is None:
+            return "never"
+    if key == "max_line_size" and value is None:
+        value = DEFAULT_MAX_LINE_SIZE
+    if value in (None, "", []):
+        return "no limit" if table.endswith("limits") else _UNSET.get(key, "")
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if table == "timeouts" or key == "ttl" or name.endswith("seconds") or name == "silence":
+            return next(
+                f"{value / size:g} {word}"
+                for word, size in (("h", UNITS["h"]), ("min", UNITS["m"]), ("s", 1.0))
+                if value % size == 0 and value >= size or size == 1.0
+            )
+        if key == "keep_days":
+            return f"{value:g} days" if value else "for ever"
+        if key in ("max_line_size", "max_store_size"):
+            return (
+                next(
+                    f"{value / size:g} {unit}"
+                    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("bytes", 1))
+                    if value % size == 0
+                )
+                if value
+                else "no limit"
+            )
+    return _shown(value)

@@ -27,7 +27,13 @@ from dragoman.config.schema import (
     Settings,
     Timeouts,
 )
-from dragoman.config.validate import VARIABLE, convert, refuse_secrets, short
+from dragoman.config.validate import (
+    VARIABLE,
+    convert,
+    refuse_secrets,
+    short,
+    with_all_mistakes,
+)
 from dragoman.errors import ConfigInvalid, UsageError
 from dragoman.errors.usage import nearest
 from dragoman.paths import VARIABLES, Paths
@@ -221,6 +227,11 @@ def check_settings(table: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
 
 
 def _checked(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """Settings as dotted keys and values. Raises `ConfigInvalid` with all mistakes."""
+    return with_all_mistakes(lambda left: _checked_once(left, origin), table, origin=origin)
+
+
+def _checked_once(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
     refuse_secrets(table, origin=origin)
     settings = convert(dict(table), Settings, origin=origin)
     try:

@@ -7,7 +7,7 @@ suggests the nearest known key. The msgspec types define which keys exist.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -37,6 +37,9 @@ ADVICE: Final = (
 SHOWN_SIZE: Final = 80
 """Characters of a word out of a file that are shown."""
 
+MAX_MISTAKES: Final = 20
+"""Mistakes of one file that are told at once."""
+
 MAX_DEPTH: Final = 50
 """Tables in tables. Settings have three; a file with thousands is written against us."""
 
@@ -51,6 +54,46 @@ def convert(data: Any, kind: type[T], *, origin: str, base: str = "") -> T:
         problem, _, place = str(error).partition(" - at `$")
         key = base + re.sub(r"\[\.\.\.\]", "", place.removesuffix("`"))
         raise ConfigInvalid(origin, _plain(problem), key=key.lstrip(".")) from error
+
+
+def with_all_mistakes(
+    check: Callable[[Mapping[str, Any]], T], table: Mapping[str, Any], *, origin: str
+) -> T:
+    """What `check` makes of a table. If that raises `ConfigInvalid`, the rest of the table is
+    checked without what is wrong, and one error has all mistakes."""
+    found: list[ConfigInvalid] = []
+    left: Mapping[str, Any] | None = table
+    while left is not None and len(found) < MAX_MISTAKES:
+        try:
+            checked = check(left)
+        except ConfigInvalid as error:
+            found.append(error)
+            left = _without(left, error.key)
+        else:
+            if not found:
+                return checked
+            break
+    first, *others = found
+    if not others:
+        raise first
+    raise ConfigInvalid(origin, first.problem, key=first.key, others=others) from first
+
+
+def _without(table: Mapping[str, Any], key: str) -> dict[str, Any] | None:
+    """A table without a dotted key, or without the list that the key is in; None if it is not
+    there."""
+    name, _, rest = key.partition(".")
+    name, in_list, _ = name.partition("[")
+    if name not in table:
+        return None
+    copied = dict(table)
+    inner = copied.pop(name)
+    if rest and not in_list and isinstance(inner, Mapping):
+        smaller = _without(inner, rest)
+        if smaller is None:
+            return None
+        copied[name] = smaller
+    return copied
 
 
 def unknown_keys(data: Any, kind: type, *, origin: str, base: str = "") -> None:

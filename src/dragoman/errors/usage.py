@@ -323,13 +323,28 @@ class WrongLaunch(UsageError):
 class ConfigInvalid(UsageError):
     """A configuration file, a descriptor or a setting is invalid.
 
-    `origin` names the file, variable or flag, and `key` the place in it.
+    `origin` names the file, variable or flag, and `key` the place in it. `others` are further
+    mistakes of the same origin.
     """
 
     error_class = "config_invalid"
+    key: str
+    problem: str
 
-    def __init__(self, origin: str, problem: str, *, key: str = "") -> None:
-        super().__init__(f"{origin}: {key + ': ' if key else ''}{problem}")
+    def __init__(
+        self,
+        origin: str,
+        problem: str,
+        *,
+        key: str = "",
+        others: Sequence[ConfigInvalid] = (),
+    ) -> None:
+        told = [f"{key + ': ' if key else ''}{problem}"]
+        told += [f"{one.key + ': ' if one.key else ''}{one.problem}" for one in others]
+        if others:
+            told = [f"{len(told)} mistakes", *(f"  {text}" for text in told)]
+        super().__init__(f"{origin}: " + "\n".join(told))
         self.origin = origin
         self.problem = problem
         self.key = key
+        self.others = tuple(others)

@@ -54,6 +54,39 @@ def test_broken_settings_are_told_and_the_rest_is_shown(shell: Shell) -> None:
     assert "format" in said.out and "nonsense" in said.err
 
 
+def test_all_mistakes_of_a_file_are_told_at_once(shell: Shell) -> None:
+    shell.config.mkdir()
+    file = shell.config / "config.toml"
+    file.write_text(
+        'foo = 1\nttl = -1\nenabled_peers = ["scout"]\n[timeouts]\ntotal = "x"\n'
+        '[peer.codex]\nbar = 2\nenv = ["1"]\n'
+    )
+    for words in (("config", "show"), ("run", "scout", "hello")):
+        said = shell(*words)
+        assert said.code == 2 and f"{file}: 5 mistakes\n" in said.err
+        keys = ("foo", "ttl", "timeouts.total", "peer.codex.bar", "peer.codex.env")
+        assert all(f"\n  {key}: " in said.err for key in keys)
+
+
+def test_what_is_not_set_is_shown_with_its_default_and_its_unit(shell: Shell) -> None:
+    shell.config.mkdir()
+    (shell.config / "config.toml").write_text("[timeouts]\nsilence = 90\n")
+    rows = {line.split()[0]: line for line in shell("config", "show").out.splitlines()}
+    shown = {
+        "ttl": "30 min",
+        "keep_days": "90 days",
+        "max_line_size": "16 MiB",
+        "max_store_size": "2 GiB",
+        "timeouts.initialize": "30 s",
+        "timeouts.silence": "90 s",
+        "timeouts.total": "never",
+        "limits.day_cost": "no limit",
+        "default_peer": "the only enabled peer, else the last used",
+    }
+    for key, value in shown.items():
+        assert rows[key].removeprefix(key).strip().startswith(f"{value}  "), rows[key]
+
+
 def test_a_first_file_is_begun_once(shell: Shell) -> None:
     file = shell.config / "config.toml"
     assert shell("config", "init").out == f"{file}\n"
