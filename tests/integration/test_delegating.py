@@ -753,6 +753,22 @@ def test_work_in_a_copy_ends_with_its_diffstat_and_the_command_that_applies_it(
     assert (cli.cwd / "done.txt").read_text() == "done\n"
 
 
+def test_a_denied_delegation_is_not_a_success_and_ends_with_its_own_code(tmp_path: Path) -> None:
+    cli = cli_in(tmp_path)
+    prepared(cli, "ask")
+    done = cli("delegate", "review", "look", "--deny-all")
+    assert done.code == 5 and "1. alpha: denied after" in done.err
+    assert "try again" not in done.err and "--approve-all" in done.err
+    assert "0 of 1 (0%)" in cli("stats").out
+
+
+def test_a_program_that_is_missing_is_told_without_the_whole_path(tmp_path: Path) -> None:
+    cli = cli_in(tmp_path)
+    done = cli("run", "hello", "--", "no-such-program")
+    assert done.code == 1 and cli.env["PATH"] not in done.err
+    assert "'no-such-program' was not found: it is not on the PATH, which has " in done.err
+
+
 def test_a_check_that_fails_is_the_first_that_is_said(tmp_path: Path) -> None:
     cli = cli_in(tmp_path)
     prepared(cli, "write")

@@ -96,7 +96,11 @@ def message(error: DragomanError) -> str:
     if _end_of(error) is None:
         # Of a limit or a login the next step says when to try again.
         again = try_again(retryable=error.retryable, may_have_run=error.may_have_run)
-    return _lines(str(error), whose(error), advice(error), again=again, stderr=tail)
+    next_step, happened = advice(error), str(error)
+    if isinstance(error, AuthRequired) and error.hint and next_step.startswith(error.hint):
+        # The next step says it.
+        happened = happened.removesuffix(f"; {error.hint}")
+    return _lines(happened, whose(error), next_step, again=again, stderr=tail)
 
 
 def try_again(*, retryable: bool, may_have_run: bool) -> str:
@@ -186,10 +190,11 @@ def of_attempt(report: AttemptReport) -> list[str]:
         if not issubclass(kind, RemoteError):
             fault = _blamed(kind)
             next_step = _known_advice(kind) or next_step
-    retryable = failure is not None and failure.retryable
-    return _answers(
-        fault, next_step, try_again(retryable=retryable, may_have_run=report.may_have_run)
-    )
+    again = ""
+    if outcome not in _ON_PURPOSE:
+        retryable = failure is not None and failure.retryable
+        again = try_again(retryable=retryable, may_have_run=report.may_have_run)
+    return _answers(fault, next_step.replace("login PEER", f"login {report.peer}"), again)
 
 
 def _kinds(kind: type[DragomanError] = DragomanError) -> dict[str, type[DragomanError]]:
@@ -209,6 +214,9 @@ _DENIED: Final = (
     YOURS,
     "allow it at the prompt, or for everything with --approve-all",
 )
+
+_ON_PURPOSE: Final = frozenset(("denied", "auth_required", "quota"))
+"""The ends of an attempt whose next step says when to try again."""
 
 CUT_SHORT: Final = frozenset(("timed_out", "crashed", "failed", "protocol_error", "unknown"))
 """The ends of a turn that leave open how much of the work was done. The others follow from what

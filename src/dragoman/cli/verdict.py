@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_err
 from dragoman.cli.shared_options import FormatOption, JobArgument, ListFormat
+
+if TYPE_CHECKING:
+    from dragoman.paths import Paths
 
 HELP: Final = """
 Say whether delegated work was good.
@@ -48,8 +51,11 @@ def verdict(
     from dragoman.errors import UnknownJob
     from dragoman.paths import find_paths
     from dragoman.runs.jobs import job_id_of
+    from dragoman.runs.sessions import LAST
 
     paths = find_paths()
+    if job == LAST:
+        job = _last_delegation(paths)
     try:
         given = give_verdict(job, word.value, paths=paths)
     except UnknownJob:
@@ -68,3 +74,15 @@ def verdict(
         )
     elif format is ListFormat.TEXT:
         put_err(f"{given.peer} ({given.role}): {word.value}\n")
+
+
+def _last_delegation(paths: Paths) -> str:
+    """The job of the attempt that began last: work that was not delegated has no verdict."""
+    from dragoman.errors import UnknownJob
+    from dragoman.store.ledger.ledger import Ledger, ledger_path
+
+    with Ledger.open(ledger_path(paths.state), read_only=True) as ledger:
+        found = ledger.latest(1)
+    if not found:
+        raise UnknownJob("nothing was delegated yet")
+    return found[0].job

@@ -177,6 +177,14 @@ def test_the_words_of_the_agent_come_before_ours() -> None:
     assert told == error_messages.message(error)
 
 
+def test_what_to_log_in_with_is_told_once() -> None:
+    told = error_messages.message(errors.AuthRequired(hint="run `codex login`"))
+    assert told.splitlines() == [
+        "dragoman: Authentication required (-32000)",
+        "  what next:   run `codex login`",
+    ]
+
+
 def test_a_denial_names_what_was_denied_and_how_to_allow_it() -> None:
     result = Result(Outcome.DENIED, "", denials=(Denial("t", "Write notes.md", "edit"),))
     told = error_messages.of_report(report_of(result, ExitCode.DENIED))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from dragoman.paths import find_paths
 from dragoman.store.ledger import Ending, Ledger, ledger_path
@@ -29,6 +31,17 @@ def test_a_verdict_is_kept_and_can_be_changed(shell: Shell) -> None:
     assert (told["verdict"], told["before"], told["peer"]) == ("good", "bad", "alpha")
     quiet = shell("verdict", "j-1", "good", "--format", "quiet")
     assert (quiet.out, quiet.err) == ("", "")
+
+
+def test_the_last_piece_of_delegated_work_is_meant_by_last(shell: Shell) -> None:
+    refused = shell("verdict", "last", "good")
+    assert refused.code == 4 and "nothing was delegated yet" in refused.err
+    now = time.time()
+    attempt = structs.replace(ATTEMPT, started_at=now)
+    with Ledger.open(ledger_path(find_paths().state)) as ledger:
+        ledger.finish(ledger.begin("d-1", {}, attempt), Ending(ended_at=now, outcome="ok"))
+    assert shell("run", "scout", "where is it defined?", "--cold").code in (0, 1)
+    assert shell("verdict", "last", "good").err == "alpha (review): good\n"
 
 
 def test_an_unknown_job_and_an_unknown_word_are_refused(shell: Shell) -> None:

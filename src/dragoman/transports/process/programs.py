@@ -86,7 +86,8 @@ def find_program(
     for path in candidates:
         if os.path.isfile(path):
             _check_executable(path)
-    raise ProgramNotFound(program, f"it is not on the PATH ({search})")
+    searched = "1 folder" if len(candidates) == 1 else f"{len(candidates)} folders"
+    raise ProgramNotFound(program, f"it is not on the PATH, which has {searched}")
 
 
 def _check_executable(path: str) -> None:
