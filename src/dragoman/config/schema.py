@@ -130,7 +130,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agent_files: tuple[str, ...] = ("agents/*.md",)
     """Where a project has its agent files, relative to its folder."""
     adaptive: Adaptive = "shadow"
-    """Whether what peers have earned decides who is asked; ``"shadow"`` only says so."""
+    """Whether measured success decides the order of peers; ``"shadow"`` only compares."""
     fallback: Fallback = "all"
     """Who is asked after a failure: all, only other ``"peers"``, or ``"none"``."""
     max_depth: int = 1
