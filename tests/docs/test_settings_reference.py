@@ -28,7 +28,8 @@ PAGES: dict[str, tuple[ModuleType, list[str]]] = {
         descriptor,
         [
             *("Descriptor", "Launch", "WrongForm", "VersionSource", "Models", "Credentials"),
-            *("Install", "Quirks", "Enforcement", "McpServers", "CanaryPrompts"),
+            *("Install", "Quirks", "Enforcement", "McpServers"),
+            *("SettingWay", "SessionSupport", "CanaryPrompts"),
         ],
     ),
 }

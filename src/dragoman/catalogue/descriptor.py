@@ -147,6 +147,26 @@ class McpServers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     not set, because the folder would decide what runs."""
 
 
+class SettingWay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a setting of a session reaches the peer: by an option, or by its command line."""
+
+    detail: str = ""
+    """The option of its dialect's client (`details`); dots lead into a table."""
+    arguments: tuple[str, ...] = ()
+    """Words added to its command line, with ``{value}`` for the value; once for each value."""
+
+
+class SessionSupport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which settings of a session the peer takes. What is left out it does not take."""
+
+    system_prompt: SettingWay | None = None
+    """Instructions for the whole session, added to its own."""
+    allow_tool: SettingWay | None = None
+    """Names of tools that it uses without asking."""
+    max_turns: SettingWay | None = None
+    """How many times it may call its model for a prompt."""
+
+
 class CanaryPrompts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the ladder asks a peer that has no model to understand its sentences.
 
@@ -203,6 +223,8 @@ class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How it is made to ask for permission."""
     mcp: McpServers = McpServers()
     """What it does with MCP servers that it is handed."""
+    session: SessionSupport = SessionSupport()
+    """Which settings of a session it takes."""
     canaries: CanaryPrompts = CanaryPrompts()
     """How the ladder's questions are put to it, where the usual sentences mean nothing to it."""
     max_line_size: int | None = None

@@ -105,6 +105,9 @@ def _request(
     approve_all: bool,
     approve_reads: bool,
     deny_all: bool,
+    system_prompt: str | None,
+    allow_tool: list[str],
+    max_turns: int | None,
     timeout: float | None,
     on_wait: Callable[[str], object],
     **more: Any,
@@ -112,10 +115,14 @@ def _request(
     from dragoman.cli import prompt as cli_prompt
     from dragoman.cli import read_input
     from dragoman.cli.permission_flags import permissions_of
+    from dragoman.cli.run_plan import require_tools_may_be_allowed, session_settings
     from dragoman.delegation import DelegationRequest, read_agent
 
     if timeout is not None and not timeout > 0:
         raise UsageError("--timeout is a number of seconds greater than 0")
+    wanted = session_settings(system_prompt, allow_tool, max_turns)
+    if allow_tool:
+        require_tools_may_be_allowed(deny_all=deny_all, ceilings=())
     typed = " ".join(prompt) or None
     if agent is not None and typed is None and file is None:
         role, typed = None, role
@@ -145,6 +152,7 @@ def _request(
         permissions=permissions_of(
             approve_all=approve_all, approve_reads=approve_reads, deny_all=deny_all
         ),
+        session=wanted,
         timeout=timeout,
         files=files,
         attach=lambda workspace, can: [

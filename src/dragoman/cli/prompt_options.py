@@ -271,6 +271,29 @@ MODEL: Final = CommandOption(
 MODE: Final = CommandOption(
     "mode", "The agent's mode to work in.", kind=str, metavar="NAME", complete=complete_mode
 )
+SESSION_SETTINGS: Final = (
+    CommandOption(
+        "system_prompt",
+        "Instructions for the whole session, added to the agent's own; @FILE is what a file holds."
+        " Not every agent takes them.",
+        kind=str,
+        metavar="TEXT",
+    ),
+    CommandOption(
+        "allow_tool",
+        "A tool that the agent may use without asking, by the agent's name for it. May be"
+        " repeated. Not every agent takes it.",
+        kind=str,
+        metavar="NAME",
+        repeat=True,
+    ),
+    CommandOption(
+        "max_turns",
+        "How many times the agent may call its model for a prompt. Not every agent takes it.",
+        kind=int,
+        metavar="NUMBER",
+    ),
+)
 TIMEOUT: Final = CommandOption(
     "timeout",
     "How long a turn may take at most: 90s, 30m, 2h; a number is seconds.",
@@ -381,6 +404,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
             metavar="ROLE",
             complete=complete_role,
         ),
+        *SESSION_SETTINGS,
         TIMEOUT,
         MCP_CONFIG,
         DIALECT,
@@ -404,6 +428,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
         ALLOW_UNENFORCED,
         MODEL,
         MODE,
+        *SESSION_SETTINGS,
         TIMEOUT,
         MCP_CONFIG,
         DIALECT,
@@ -453,6 +478,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
         CWD,
         *APPROVALS,
         ALLOW_UNENFORCED,
+        *SESSION_SETTINGS,
         TIMEOUT,
         FORMAT,
         JSON_STRICT,

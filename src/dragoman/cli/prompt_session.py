@@ -214,6 +214,8 @@ def _request(
         ),
         unattended=unattended(plan.whole_policy, peer=plan.name, role=plan.role),
         budgets=plan.budgets,
+        # What a tool changes that the user allowed is no violation.
+        watch_changes=not plan.tools_allowed,
         warm=plan.warm,
         ttl=plan.ttl,
         max_idle=plan.max_idle,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dragoman.catalogue.card import Card
     from dragoman.catalogue.enforcement import Enforced
     from dragoman.catalogue.launch import LaunchSpec
+    from dragoman.catalogue.session_settings import WantedSettings
     from dragoman.config import Config, Paths
     from dragoman.config.schema import Settings
     from dragoman.policy import Policy as RulesPolicy
@@ -55,6 +56,9 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     model: str | None = None
     mode: str | None = None
     role: str | None = None
+    system_prompt: str | None = None
+    allow_tool: Sequence[str] = ()
+    max_turns: int | None = None
     mcp_config: Path | None = None
     dialect: str | None = None
     any_version: bool = False
@@ -103,6 +107,8 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     any_version: bool = False
     terminals: bool = False
     """Whether the agent may run commands through us, as far as the policy allows them."""
+    tools_allowed: bool = False
+    """Whether the agent uses tools without asking because the user says so."""
     env: Sequence[str] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     """What a new session is told of its surroundings."""
@@ -169,6 +175,16 @@ def plan_of(options: RunOptions) -> RunPlan:
     options, is_named, chosen = _with_peer(options, catalogue, config, paths)
     way = _way(options, catalogue, config)
     settings = config.settings
+    wanted = _session_settings(options)
+    if wanted is not None:
+        if options.dialect is not None:
+            raise UsageError(
+                "--dialect: the settings of a session are known for the usual one only"
+            )
+        from dragoman.catalogue.session_settings import with_settings
+
+        enabled = [each for each in catalogue if each.name in settings.enabled_peers]
+        way = with_settings(way, wanted, others=enabled)
     name = way.name
     own = settings.for_peer(name)
     card = _card(way, paths)
@@ -191,6 +207,8 @@ def plan_of(options: RunOptions) -> RunPlan:
         default=settings.permissions_for(name),
     )
     ceilings, lineage = _inherited(policy, settings, name, options.role or "")
+    if options.allow_tool:
+        require_tools_may_be_allowed(deny_all=options.deny_all, ceilings=ceilings)
     whole = whole_policy(policy, settings.policy, ceilings)
     enforced = enforce(
         way,
@@ -223,6 +241,7 @@ def plan_of(options: RunOptions) -> RunPlan:
         terminals=way.descriptor is None
         and not _warm(options, settings)
         and _may_run_commands(policy, settings.policy),
+        tools_allowed=bool(options.allow_tool),
         env=_env(options.env, own.env),
         metadata=_metadata(options.meta),
         max_line_size=settings.max_line_size,
@@ -239,6 +258,53 @@ def plan_of(options: RunOptions) -> RunPlan:
         no_wait=options.no_wait,
         keep_open=options.session is not None or options.no_wait,
     )
+
+
+def _session_settings(options: RunOptions) -> WantedSettings | None:
+    if options.system_prompt is None and not options.allow_tool and options.max_turns is None:
+        return None
+    return session_settings(options.system_prompt, options.allow_tool, options.max_turns)
+
+
+def session_settings(
+    system_prompt: str | None, allow_tool: Sequence[str], max_turns: int | None
+) -> WantedSettings:
+    """The settings of a session that the options ask for. Raises `UsageError`."""
+    from dragoman.catalogue.session_settings import WantedSettings
+
+    if system_prompt is not None:
+        system_prompt = _text_or_file(system_prompt)
+    if not all(allow_tool):
+        raise UsageError("--allow-tool takes the name of a tool")
+    if max_turns is not None and max_turns < 1:
+        raise UsageError(f"--max-turns takes a number from 1 on, not {max_turns}")
+    return WantedSettings(
+        system_prompt=system_prompt or "", allow_tool=tuple(allow_tool), max_turns=max_turns
+    )
+
+
+def _text_or_file(word: str) -> str:
+    if word.startswith("@"):
+        from dragoman.cli.read_input import MAX_PROMPT_SIZE, read_named
+
+        try:
+            text = read_named(Path(word[1:]).expanduser(), max_size=MAX_PROMPT_SIZE).decode()
+        except UnicodeDecodeError:
+            raise UsageError(f"--system-prompt: {shown(word[1:])} is not UTF-8 text") from None
+    else:
+        text = word
+    if not text.strip():
+        raise UsageError("--system-prompt is empty")
+    return text
+
+
+def require_tools_may_be_allowed(*, deny_all: bool, ceilings: Sequence[object]) -> None:
+    """Raise `UsageError` if an agent must not use tools without asking."""
+    if deny_all:
+        raise UsageError("--allow-tool and --deny-all contradict each other")
+    if ceilings:
+        # The agent would not ask, so the policy of the delegating agent could not be kept.
+        raise UsageError("--allow-tool is not possible in delegated work: its policy has to hold")
 
 
 def _dialect(word: str | None) -> str | None:

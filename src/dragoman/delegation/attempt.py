@@ -18,6 +18,7 @@ from msgspec import structs
 
 from dragoman.catalogue.enforcement import Enforced, enforce, unapproved
 from dragoman.catalogue.launch import LaunchSpec, way_to
+from dragoman.catalogue.session_settings import with_settings
 from dragoman.client.budgets import Budgets
 from dragoman.client.options import ConnectOptions
 from dragoman.delegation import permission_ceiling
@@ -124,6 +125,7 @@ class Attempt:
                 settings=setting.place.config.settings,
                 environ=setting.place.environ,
             )
+            way = with_settings(way, setting.request.session)
             self._adapter = adapter_work(way.name, setting.place, role=setting.request.role)
             own = setting.place.config.settings.for_peer(way.name)
             self._enforced = enforce(
@@ -362,6 +364,9 @@ class Attempt:
 
     def _violations(self, changed: Changed | None, workspace: Path) -> tuple[str, ...]:
         if changed is None or self._approver is None or not self._enforced.restricts:
+            return ()
+        if self.setting.request.session.allow_tool:
+            # What a tool changes that the user allowed is no violation.
             return ()
         files = without_own(str(workspace), [one.path for one in changed.files])
         return unapproved(files, self._approver.rulings, workspace=workspace)

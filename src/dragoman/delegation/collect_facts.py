@@ -14,6 +14,7 @@ from msgspec import structs
 from dragoman.catalogue import Descriptor
 from dragoman.catalogue.card import Card, RungVerdict
 from dragoman.catalogue.enforcement import gap
+from dragoman.catalogue.session_settings import lacking
 from dragoman.config.schema import LocalModelSettings
 from dragoman.delegation.bandit import size_of
 from dragoman.delegation.health import Breaker
@@ -24,7 +25,7 @@ from dragoman.delegation.permission_ceiling import Ceilings, inherited_ceilings,
 from dragoman.delegation.request import DelegationRequest
 from dragoman.delegation.routing import CardFacts, Inputs, PeerFacts, TrackRecord
 from dragoman.delegation.spending_limits import DAY, has_daily, over_budget
-from dragoman.errors import ConfigInvalid, StoreError, UnknownPeer
+from dragoman.errors import ConfigInvalid, StoreError, UnknownPeer, UsageError
 from dragoman.policy import allows_everything
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext
 from dragoman.runs.lineage import Lineage
@@ -64,6 +65,9 @@ def gather(
     records = _records(request.role, ledger, now)
     spending = _Spending(place, ledger, now)
     ceilings = inherited_ceilings(lineage, place.environ)
+    if request.session.allow_tool and ceilings:
+        # The peer would not ask, so the policy of the delegating agent could not be kept.
+        raise UsageError("--allow-tool is not possible in delegated work: its policy has to hold")
     rows = [row_of(name, place) for name in in_fixed_order(place)]
     peers = [
         structs.replace(
@@ -75,6 +79,7 @@ def gather(
                 surroundings_here(row.descriptor.name, place),
             ),
             unenforced=_unenforced(row, request, place, ceilings),
+            lacking=lacking(row.descriptor, request.session),
             adapter_problem=place.adapter_problem(row.descriptor.name) if row.enabled else "",
             record=records.get(row.descriptor.name, _NO_RECORD) if records is not None else None,
         )
@@ -93,6 +98,7 @@ def gather(
                     roles=tuple(sorted(roles)),
                     enabled=True,
                     tiers={"default": model.model},
+                    lacking=lacking(None, request.session),
                     always=not local.competes,
                     record=None if records is None else records.get(LOCAL, _NO_RECORD),
                 ),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 
 from dragoman.catalogue.descriptor import Tier
+from dragoman.catalogue.session_settings import WantedSettings
 from dragoman.config.schema import Fallback, Permissions
 from dragoman.errors import DelegationInvalid, UsageError
 
@@ -48,6 +49,8 @@ class DelegationRequest:
     """Permission preset that overrides the settings."""
     allow_unenforced: bool = False
     """Whether a peer that does not ask may work under a policy that restricts it."""
+    session: WantedSettings = WantedSettings()
+    """What is wanted of the session. Peers that do not take it are passed over."""
     check: str | None = None
     """A command whose exit code says whether the work is good; None leaves it to the settings."""
     isolate: bool = False

@@ -142,6 +142,7 @@ VALUES: Final[dict[object, tuple[list[str], list[str]]]] = {
     Path: (["some/file", "-", BAD], [""]),
     Duration: (["2.5", "90s", "1.5h", "1e3", " 7 "], ["soon", "", "inf", "nan", "1,5", "2y"]),
     float: (["2.5", "1e3", " 7 "], ["soon", "", "inf", "nan", "1,5"]),
+    int: (["7", " 7 ", "0"], ["soon", "", "1.5", "1" * 30]),
     FORMATS: (["text", "json", "quiet"], ["TEXT", "", "xml"]),
 }
 """Words for each kind of option, or its choices: those that make a value, and those that do not."""

@@ -7,8 +7,10 @@ permitted, no command is run. It does nothing itself: `client` tells the agent w
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import field
 
 from dragoman.client.options import DialectOptions
 from dragoman.dialects.acp import v1 as acp
@@ -39,6 +41,8 @@ class ClientOptions(DialectOptions, frozen=True, kw_only=True):
     starting_mode: str | None = None
     """The mode to set in every session that is opened without one, where the agent has it: one real
     agent starts in a mode that never asks."""
+    session_meta: Mapping[str, Any] = field(default_factory=dict)
+    """Sent as `_meta` with every session that is opened: some agents take settings in it."""
     login_hint: str = ""
     """What to do about a missing login, where the caller knows it better than the agent."""
     terminal_login: bool = False

@@ -87,7 +87,7 @@ class AcpPeer(ClientPeer):
             "mcp_servers": opening.mcp_servers,
             "mode": opening.mode,
             "model": opening.model,
-            "meta": opening.metadata or None,
+            "meta": {**client.options.session_meta, **opening.metadata} or None,
         }
 
         match opening.how:

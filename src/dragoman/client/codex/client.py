@@ -135,6 +135,8 @@ class CodexOptions(DialectOptions, frozen=True, kw_only=True):
     sandbox: str = "read-only"
     """What runs without being asked about. The default only reads: with a wider sandbox the server
     also marks the folder as trusted in its user's configuration."""
+    developer_instructions: str = ""
+    """Instructions for every thread, added to those of the server."""
     experimental: bool = False
     """Whether to use what is not stable in the protocol. It buys being told of settings unasked."""
 

@@ -110,6 +110,8 @@ class CodexPeer(ClientPeer):
             params["model"] = opening.model
         if opening.mcp_servers:
             params["config"] = {"mcp_servers": configured(opening.mcp_servers)}
+        if options.developer_instructions:
+            params["developerInstructions"] = options.developer_instructions
         if opening.how == "new":
             params["serviceName"] = options.name
         else:

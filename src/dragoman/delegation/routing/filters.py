@@ -70,6 +70,12 @@ def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
             reason=Reason.NOT_WISHED,
             detail=f"{inputs.peer} was asked for; ask for {peer.name}, or name no peer",
         )
+    if peer.lacking:
+        return PassedOver(
+            peer=peer.name,
+            reason=Reason.NOT_WISHED,
+            detail=f"it cannot be given {peer.lacking}; leave that out",
+        )
     if peer.always:
         return None
     # A peer that is named explicitly does not have to claim the role.

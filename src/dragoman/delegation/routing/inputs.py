@@ -66,6 +66,8 @@ class PeerFacts(Struct, frozen=True, kw_only=True):
     """Its model for each tier."""
     unenforced: str = ""
     """Why the policy would not restrict it; empty if it would, or if that is allowed."""
+    lacking: str = ""
+    """The option of the request that it does not take; empty if it takes all of them."""
     parked_until: float | None = None
     parked_why: str | None = None
     """Why it is parked. Without `parked_until` it stays parked until the user unparks it."""

@@ -1,0 +1,83 @@
+"""Settings that a user gives a session and that not every peer takes: system prompt, tools, turns.
+
+The descriptor says how a peer takes each of them, by options of its dialect's client or by words of
+its command line. Both are part of the `LaunchSpec`, so a broker is shared only by callers with the
+same settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct, structs
+
+from dragoman.catalogue.descriptor import Descriptor, SettingWay
+from dragoman.catalogue.launch import LaunchSpec
+from dragoman.errors import Unsupported
+
+VALUE: Final = "{value}"
+"""Stands for the value in the words of a command line."""
+
+
+class WantedSettings(Struct, frozen=True, kw_only=True):
+    """What a user wants of a session. Empty: as the peer does it by itself."""
+
+    system_prompt: str = ""
+    allow_tool: tuple[str, ...] = ()
+    max_turns: int | None = None
+
+    def given(self) -> Iterator[tuple[str, Any]]:
+        """The settings that are not empty, by name."""
+        for name, value in structs.asdict(self).items():
+            if value:
+                yield name, value
+
+
+def lacking(descriptor: Descriptor | None, settings: WantedSettings) -> str:
+    """The option that a peer does not take, as it is written; empty if it takes all of them."""
+    for name, _ in settings.given():
+        if _way(descriptor, name) is None:
+            return option(name)
+    return ""
+
+
+def option(name: str) -> str:
+    """The option of the command line for a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def with_settings(
+    spec: LaunchSpec, settings: WantedSettings, *, others: Iterable[Descriptor] = ()
+) -> LaunchSpec:
+    """The launch spec of a peer whose sessions have these settings.
+
+    Raises `Unsupported`, which names those of the `others` that can, for a peer that cannot.
+    """
+    missing = lacking(spec.descriptor, settings)
+    if missing:
+        able = [each.name for each in others if not lacking(each, settings)]
+        instead = f"{', '.join(able)} can" if able else "none of the enabled peers can"
+        raise Unsupported(f"{spec.name} cannot be given {missing}; {instead}")
+    details: dict[str, Any] = dict(spec.details)
+    words: list[str] = []
+    for name, value in settings.given():
+        way = _way(spec.descriptor, name)
+        assert way is not None
+        if way.detail:
+            details = _put(details, way.detail.split("."), value)
+        for each in value if isinstance(value, tuple) else (value,):
+            words += [word.replace(VALUE, str(each)) for word in way.arguments]
+    command = None if spec.command is None else (*spec.command, *words)
+    return structs.replace(spec, command=command, details=details)
+
+
+def _way(descriptor: Descriptor | None, name: str) -> SettingWay | None:
+    found = None if descriptor is None else getattr(descriptor.session, name)
+    return found if isinstance(found, SettingWay) else None
+
+
+def _put(table: Mapping[str, Any], path: list[str], value: Any) -> dict[str, Any]:
+    head, *rest = path
+    inner = _put(table.get(head, {}), rest, value) if rest else value
+    return {**table, head: list(inner) if isinstance(inner, tuple) else inner}
