@@ -138,6 +138,8 @@ def test_a_mentioned_file_that_does_not_exist_is_told_and_the_prompt_goes_on(cli
     assert [line.split(":")[1].strip() for line in told] == ["@nope.py", "@src/nope", "@two words"]
     delegated = cli("delegate", "exploration", "list the TODOs of @nope.py")
     assert delegated.err.count("@nope.py: there is no such file") == 1
+    chatted = cli("chat", "--", *cli.agent, stdin="see @nope.py\n")
+    assert chatted.code == 0 and chatted.err.count("@nope.py: there is no such file") == 1
 
 
 def test_a_near_miss_of_a_model_a_mode_and_a_role_is_suggested(cli: Cli) -> None:

@@ -25,7 +25,7 @@ from dragoman.cli.output import session_pages
 from dragoman.cli.output.renderer import Renderer, TurnReport
 from dragoman.cli.output.tables import write_table
 from dragoman.cli.output.terminal import put_err, put_out, width_of
-from dragoman.cli.prompt import blocks
+from dragoman.cli.prompt import blocks, tell_missing
 from dragoman.cli.prompt_session import PromptSession, talking
 from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of
 from dragoman.errors import DragomanError, PolicyNotEnforced, UsageError
@@ -99,7 +99,7 @@ class Chat:
 
     def content(self, text: str) -> list[Block]:
         """The content of a prompt. Raises `UsageError` for one that cannot be sent."""
-        return blocks(
+        made = blocks(
             text,
             typed=text,
             images=(),
@@ -107,6 +107,8 @@ class Chat:
             can=self.session.run.peer.capabilities,
             peer=self.plan.name,
         )
+        tell_missing(text, self.plan.workspace, self.show.notice)
+        return made
 
     async def turn(self, text: str, content: Sequence[Block]) -> TurnReport:
         """Run a turn with the content of a prompt."""
