@@ -79,6 +79,11 @@ async def test_the_system_prompt_reaches_the_model(
         told = await stage.run("run", name, "hi", "--system-prompt", f"@{file}")
         assert told.code == 0, told.err
         assert ADDED in json.dumps(stage.model.requests[-1].body)
+        for prompt in ("one", "two"):
+            words = ("-s", "rhymes", "--system-prompt", ADDED)
+            named = await stage.run("run", name, prompt, *words)
+            assert named.code == 0, named.err
+            assert ADDED in json.dumps(stage.model.requests[-1].body)
 
 
 @pytest.mark.parametrize(
