@@ -8,7 +8,6 @@ session in `cli.prompt_session`.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -232,7 +231,7 @@ class Chat:
         enforced = self._planned(mode=mode).enforced
         await run.opened.conversation.set_mode(mode)
         model_choice.require_mode(view, mode, peer=self.plan.name)
-        run.request = dataclasses.replace(run.request, enforced=enforced, mode=mode)
+        run.request = structs.replace(run.request, enforced=enforced, mode=mode)
         self._keep(mode=mode)
         self.show.notice(f"mode {mode}")
 

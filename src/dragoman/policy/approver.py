@@ -13,10 +13,9 @@ import inspect
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dragoman.client.permissions import Answer, Chosen, Decision, Permit, Question
@@ -67,8 +66,7 @@ class _Asked:
         self.answer: Answer | None = None
 
 
-@dataclass
-class Approver:
+class Approver(Struct):
     """Answers the permission requests of one session; a `dragoman.client.permissions.Permit`."""
 
     policy: Policy
@@ -83,13 +81,15 @@ class Approver:
     titled: bool = False
     """Whether the peer writes a command as the title of its question."""
     rulings: list[Ruling] = field(default_factory=list)
-    _allowed: Allowed = field(init=False)
+    _allowed: Allowed = field(default_factory=lambda: Allowed(""))
     _always: dict[tuple[object, ...], bool] = field(default_factory=dict)
-    _asked: dict[str, _Asked] = field(default_factory=dict, init=False)
+    _asked: dict[str, _Asked] = field(default_factory=dict)
     """The questions that the caller is asked now, by their tool calls."""
 
     def __post_init__(self) -> None:
+        # These two belong to one approver: a changed copy of it begins with none.
         self._allowed = Allowed(self.workspace)
+        self._asked = {}
 
     @property
     def denials(self) -> list[Ruling]:

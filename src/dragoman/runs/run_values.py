@@ -9,12 +9,14 @@ of other processes are in `cancel_by_file`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 from msgspec import Struct
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dragoman.catalogue.enforcement import Enforced
 from dragoman.client.budgets import Budgets
@@ -35,8 +37,7 @@ if TYPE_CHECKING:
     from dragoman.store.records import SessionRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
+class RunRequest(Struct, frozen=True, kw_only=True):
     """What to send to which peer, in which session and on which terms."""
 
     peer: str

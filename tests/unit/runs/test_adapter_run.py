@@ -7,11 +7,11 @@ import itertools
 import logging
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.adapters import Adapter, Assignment
 from dragoman.catalogue.descriptor import Descriptor, Enforcement

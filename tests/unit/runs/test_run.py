@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from dragoman.broker.protocol import Added
 from dragoman.catalogue.enforcement import Enforced

@@ -9,42 +9,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import chain
 from typing import Final
 
 _KEPT: Final = "\n\t"
 
+HIDDEN: Final = frozenset(
+    chain(
+        # DEL, and C1 controls: some terminals take 0x9B for ESC [.
+        range(0x7F, 0xA0),
+        # Characters that turn the direction of writing, so that a command reads otherwise than it
+        # runs.
+        (0x61C, *range(0x202A, 0x202F), *range(0x2066, 0x206A)),
+        # Characters that take no place, in which a name or a command can hide something.
+        (0xAD, 0x34F, 0x180E, *range(0x200B, 0x2010), 0xFEFF),
+        (*range(0x2060, 0x2066), *range(0x206A, 0x2070)),
+        (*range(0xFFF9, 0xFFFC), *range(0xE0000, 0xE1000)),
+        (0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810)),
+        (0x3164, 0xFFA0, *range(0xFE00, 0xFE0F)),
+        (*range(0x13430, 0x13440), *range(0x1BCA0, 0x1BCA4)),
+        range(0x1D173, 0x1D17B),
+    )
+)
+"""Characters that JSON leaves as they are and that are not shown or are obeyed."""
+
+# Made without a loop in Python: these are thousands, and every command loads them.
 _POWERLESS: Final[dict[int, str]] = {
+    **dict.fromkeys(HIDDEN, "\ufffd"),
+    # Half of a pair, which no encoder takes.
+    **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),
     # Control characters become their pictures: ESC is shown as such, and nothing is lost silently.
     **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in _KEPT},
     0x7F: "\u2421",
-    # C1 controls: some terminals take 0x9B for ESC [.
-    **{code: "\ufffd" for code in range(0x80, 0xA0)},
-    # Characters that turn the direction of writing, so that a command reads otherwise than it runs.
-    **{code: "\ufffd" for code in (0x61C, *range(0x202A, 0x202F), *range(0x2066, 0x206A))},
-    # Characters that take no place, in which a name or a command can hide something.
-    **{code: "\ufffd" for code in (0xAD, 0x34F, 0x180E, *range(0x200B, 0x2010), 0xFEFF)},
-    **{code: "\ufffd" for code in (*range(0x2060, 0x2066), *range(0x206A, 0x2070))},
-    **{code: "\ufffd" for code in (*range(0xFFF9, 0xFFFC), *range(0xE0000, 0xE1000))},
-    **{code: "\ufffd" for code in (0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810))},
-    **{code: "\ufffd" for code in (0x3164, 0xFFA0, *range(0xFE00, 0xFE0F))},
-    **{code: "\ufffd" for code in (*range(0x13430, 0x13440), *range(0x1BCA0, 0x1BCA4))},
-    **{code: "\ufffd" for code in range(0x1D173, 0x1D17B)},
     0x2028: "\n",
     0x2029: "\n",
-    # Half of a pair, which no encoder takes.
-    **{code: "\ufffd" for code in range(0xD800, 0xE000)},
 }
-
 
 _JOINED: Final = re.compile(
     "(?<=[\u2600-\u27bf\ufe0f\U0001f000-\U0001faff])\u200d(?=[\u2600-\u27bf\U0001f000-\U0001faff])"
 )
 """A joiner between two pictures makes one of them, and hides nothing."""
-
-HIDDEN: Final = frozenset(
-    code for code in _POWERLESS if code >= 0x7F and _POWERLESS[code] != "\n"
-) - frozenset(range(0xD800, 0xE000))
-"""Characters that JSON leaves as they are and that are not shown or are obeyed."""
 
 
 class Neutral(str):
