@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,6 +59,9 @@ if TYPE_CHECKING:
 
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds to disconnect from a peer. A broker needs none; our own child has ended by then."""
+
+TURN_TIMEOUT: Final = 2.0
+"""Seconds for a turn without a broker to end after it was cancelled. Editors do not wait longer."""
 
 SESSION_TIMEOUT: Final = 2.0
 """Seconds for a peer to close a session. What it says of that changes nothing."""
@@ -167,6 +170,8 @@ class PeerSession(RunListener):
         self._follow: Callable[[ConversationTurn], Awaitable[None]]
         self._began: Callable[[], None]
         self._leaving = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._closing_session = False
         self._holding: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None]
@@ -251,6 +256,11 @@ class PeerSession(RunListener):
                 if not ready.done():
                     ready.set_result(None)
                 await self._leaving.wait()
+                if not run.warm:
+                    # This process records the turn. A broker does it by itself.
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(TURN_TIMEOUT):
+                            await self._idle.wait()
                 if self._refused is not None:
                     await run.discard_unused()
                 elif self._closing_session or not (run.warm or self._can_return()):
@@ -397,7 +407,11 @@ class PeerSession(RunListener):
             raise self._refused.fresh()
         request = self._request
         self._began, self._follow = on_begin, follow
-        seen = await self._run.prompt([self._taken(block) for block in blocks], job=job)
+        self._idle.clear()
+        try:
+            seen = await self._run.prompt([self._taken(block) for block in blocks], job=job)
+        finally:
+            self._idle.set()
         if seen.result is not None and seen.result.error is not None:
             self._attach_stderr(seen.result.error)
         if seen.result is not None and seen.result.ok:
