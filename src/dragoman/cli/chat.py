@@ -62,9 +62,8 @@ def chat(context: typer.Context, *, peer: str | None, trace: Path | None, **give
     if peer is not None and command is not None:
         raise UsageError("name a peer, or give a command line after --, and not both")
 
-    from dragoman.cli.command_loop import CommandLoop
-    from dragoman.cli.command_start import perform, prepare
-    from dragoman.cli.run_plan import RunOptions
+    from dragoman.cli.command_loop import CommandLoop, perform
+    from dragoman.cli.run_plan import RunOptions, prepare
 
     options = RunOptions(peer=peer, command=command, **given)
     plan, show = prepare(options, trace)

@@ -19,14 +19,13 @@ from msgspec import structs
 from dragoman.cli import chat_commands
 from dragoman.cli.chat_commands import OwnCommand, Suggestion
 from dragoman.cli.command_loop import CommandLoop
-from dragoman.cli.command_start import show_of
 from dragoman.cli.output import session_pages
 from dragoman.cli.output.renderer import Renderer, TurnReport
 from dragoman.cli.output.tables import write_table
 from dragoman.cli.output.terminal import put_err, put_out, width_of
-from dragoman.cli.prompt import blocks, tell_missing
 from dragoman.cli.prompt_session import PromptSession, talking
-from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of
+from dragoman.cli.read_input import blocks, tell_missing
+from dragoman.cli.run_plan import RunOptions, RunPlan, plan_of, show_of
 from dragoman.errors import DragomanError, PolicyNotEnforced, UsageError
 from dragoman.events.parts import Block, Usage
 from dragoman.runs import model_choice

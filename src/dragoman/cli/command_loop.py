@@ -309,3 +309,22 @@ class _signals:
         signal.set_wakeup_fd(self._told_before)
         os.close(self._told)
         os.close(self._tell)
+
+
+def perform(live: CommandLoop, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Run the work; its exit code, or that of the interrupt that ended it."""
+
+    async def guarded() -> int:
+        try:
+            return await work()
+        except asyncio.CancelledError:
+            if not live.interrupts:
+                raise
+            # The interrupt cancelled us, and only the process itself waits for this task.
+            return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
+
+    try:
+        return live.run(guarded)
+    finally:
+        # However it ended: no status line is left on a terminal.
+        held.close_overlay()

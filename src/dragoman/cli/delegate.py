@@ -71,9 +71,8 @@ def delegate(
         raise UsageError("--no-fallback and --strict contradict each other: choose one")
 
     from dragoman.cli import error_messages
-    from dragoman.cli.command_start import log_for, shown_as
     from dragoman.cli.output.renderer import show_as
-    from dragoman.cli.run_plan import workspace_of
+    from dragoman.cli.run_plan import log_for, shown_as, workspace_of
     from dragoman.runs.context import load_context
 
     place = load_context(workspace_of(cwd), flags={"format": format})
@@ -112,7 +111,6 @@ def _request(
     on_wait: Callable[[str], object],
     **more: Any,
 ) -> DelegationRequest:
-    from dragoman.cli import prompt as cli_prompt
     from dragoman.cli import read_input
     from dragoman.cli.permission_flags import permissions_of
     from dragoman.cli.run_plan import require_tools_may_be_allowed, session_settings
@@ -127,11 +125,11 @@ def _request(
     if agent is not None and typed is None and file is None:
         role, typed = None, role
     began_at = time.monotonic()
-    text = cli_prompt.read_prompt(typed, file, no_stdin=no_stdin, timeout=timeout, on_wait=on_wait)
+    text = read_input.read_prompt(typed, file, no_stdin=no_stdin, timeout=timeout, on_wait=on_wait)
     timeout = read_input.remaining(timeout, time.monotonic() - began_at)
-    mentioning = typed if typed is not None and typed != cli_prompt.STDIN else ""
-    files = len(list(cli_prompt.mentioned(mentioning, place.cwd)))
-    cli_prompt.tell_missing(mentioning, place.cwd, on_wait)
+    mentioning = typed if typed is not None and typed != read_input.STDIN else ""
+    files = len(list(read_input.mentioned(mentioning, place.cwd)))
+    read_input.tell_missing(mentioning, place.cwd, on_wait)
     if agent is not None:
         assigned = read_agent(
             agent if agent.is_absolute() else place.cwd / agent, place.role_catalogue()
@@ -156,7 +154,7 @@ def _request(
         timeout=timeout,
         files=files,
         attach=lambda workspace, can: [
-            cli_prompt.content_of(path, can) for path in cli_prompt.mentioned(mentioning, workspace)
+            read_input.content_of(path, can) for path in read_input.mentioned(mentioning, workspace)
         ],
         **more,
     )
@@ -165,8 +163,7 @@ def _request(
 def _run(request: DelegationRequest, place: RunContext, show: Renderer) -> int:
     import asyncio
 
-    from dragoman.cli.command_loop import CommandLoop
-    from dragoman.cli.command_start import perform
+    from dragoman.cli.command_loop import CommandLoop, perform
     from dragoman.cli.output.delegation_output import DelegationOutput as Telling
     from dragoman.cli.output.terminal import is_interactive
     from dragoman.cli.permission_flags import TerminalApprover

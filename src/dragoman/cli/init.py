@@ -84,8 +84,7 @@ def init(
     cwd: CwdOption = None,
 ) -> None:
     from dragoman.cli import error_messages
-    from dragoman.cli.command_loop import CommandLoop
-    from dragoman.cli.command_start import perform
+    from dragoman.cli.command_loop import CommandLoop, perform
     from dragoman.cli.output.init_progress import InitOutput
     from dragoman.cli.output.renderer import show_as
     from dragoman.cli.output.terminal import is_interactive

@@ -79,10 +79,9 @@ def login(
 def _login(
     name: str, method: str | None, variable: str | None, *, cold: bool, cwd: Path | None
 ) -> int:
-    from dragoman.cli.command_loop import CommandLoop
-    from dragoman.cli.command_start import perform, prepare
+    from dragoman.cli.command_loop import CommandLoop, perform
     from dragoman.cli.prompt_session import started
-    from dragoman.cli.run_plan import RunOptions
+    from dragoman.cli.run_plan import RunOptions, prepare
 
     plan, show = prepare(RunOptions(peer=name, command=None, cold=cold, cwd=cwd), None)
     live = CommandLoop()

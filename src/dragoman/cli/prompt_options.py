@@ -2,7 +2,7 @@
 
 Both parsers are made from `COMMANDS`: typer's by `command_module.with_options`, and `parse_run` for
 plain `run` lines, because importing typer takes an eighth of a warm run. So this module must import
-neither typer nor msgspec. What an option does is in `run_plan`, `cli.prompt` and
+neither typer nor msgspec. What an option does is in `run_plan`, `read_input` and
 `cli.permission_flags`. Options of the other commands are in `cli.shared_options`.
 """
 

@@ -1,11 +1,13 @@
 """Build the run plan (`RunPlan`) from command-line options and configuration.
 
 The plan says which agent to start, in which workspace, with which model, policy and timeouts.
-Starts nothing and prints nothing: `cli.prompt_session` executes the plan.
+`prepare` sets a command up by it: renderer, log and trace; an error in the plan is shown in the
+requested output format. Starts nothing: `cli.prompt_session` executes the plan.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,11 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field, structs
 
+from dragoman.cli.output.renderer import Format, Renderer, show_as
 from dragoman.cli.output.terminal import is_interactive
+from dragoman.cli.output.terminal_log import TerminalLog
 from dragoman.cli.permission_flags import ApprovalMode, policy_of, whole_policy
 from dragoman.client.budgets import Budgets
-from dragoman.errors import UsageError
+from dragoman.errors import DragomanError, UsageError
 from dragoman.errors.usage import shown
+from dragoman.rpc.connection import TRACE_VARIABLE
 
 if TYPE_CHECKING:
     from dragoman.catalogue import Catalogue
@@ -486,3 +491,64 @@ def _notices(options: RunOptions, config: Config, catalogue: Catalogue) -> Seque
         if name not in os.environ and not name.endswith("*")
     ]
     return notices
+
+
+# -- setting a command up by it
+
+
+def prepare(options: RunOptions, trace: Path | None) -> tuple[RunPlan, Renderer]:
+    """Build the run plan and its renderer from the options, and set up log and trace."""
+    asked: Format = _format(options)
+    log_for(strict=options.json_strict, verbose=options.verbose)
+    if trace is not None:
+        # Agents do not get it: a child sees only variables that are allowed.
+        os.environ[TRACE_VARIABLE] = str(trace.absolute())
+    try:
+        plan = plan_of(options)
+    except DragomanError as error:
+        from dragoman.cli import error_messages
+
+        show_as(asked, strict=options.json_strict).failed(error)
+        # Typer lets it pass, and `run` does without typer.
+        raise SystemExit(int(error_messages.exit_code(error))) from None
+    return plan, show_of(plan, options)
+
+
+def show_of(plan: RunPlan, options: RunOptions) -> Renderer:
+    """The renderer of a plan, which has shown its notices. A trace is redacted for its peer."""
+    if os.environ.get(TRACE_VARIABLE):
+        # Not at the top: a command without a trace does not load it.
+        from dragoman.config.secrets import redactor
+        from dragoman.rpc.trace import redact_with
+
+        redact_with(redactor((*plan.way.inherit, *plan.env)))
+    show = show_as(plan.format, strict=options.json_strict, verbose=options.verbose)
+    for notice in plan.notices:
+        show.notice(notice)
+    return show
+
+
+def _format(options: RunOptions) -> Format:
+    return shown_as(options.format, strict=options.json_strict) or "text"
+
+
+def shown_as(format: str | None, *, strict: bool) -> Format | None:
+    """The format that was asked for; None leaves it to the settings."""
+    if strict:
+        if format not in (None, "json"):
+            raise UsageError(f"--json-strict and --format {format} contradict each other")
+        return "json"
+    return format  # type: ignore[return-value]
+
+
+def log_for(*, strict: bool, verbose: bool) -> None:
+    """Let our own log be seen, or not at all."""
+    log = logging.getLogger("dragoman")
+    if strict:
+        log.addHandler(logging.NullHandler())
+        log.propagate = False
+    elif verbose:
+        handler = TerminalLog()
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        log.addHandler(handler)
+        log.setLevel(logging.DEBUG)

@@ -34,10 +34,8 @@ def run(
 ) -> int:
     """Run one turn; its exit code. The other options are those of `run_plan.RunOptions`."""
     words = [*([] if peer is None else [peer]), *prompt]
-    from dragoman.cli.command_start import prepare
-    from dragoman.cli.prompt import read_prompt
-    from dragoman.cli.read_input import remaining
-    from dragoman.cli.run_plan import RunOptions, within
+    from dragoman.cli.read_input import read_prompt, remaining
+    from dragoman.cli.run_plan import RunOptions, prepare, within
 
     options = RunOptions(
         peer=peer,
@@ -111,21 +109,20 @@ def _run(
     images: Sequence[Path],
     adapter: AdapterWork | None,
 ) -> int:
-    from dragoman.cli import prompt as cli_prompt
-    from dragoman.cli.command_loop import CommandLoop
-    from dragoman.cli.command_start import perform
+    from dragoman.cli import read_input
+    from dragoman.cli.command_loop import CommandLoop, perform
     from dragoman.cli.prompt_session import talking
 
     # Read and refused before an agent is started for it.
-    shown = [cli_prompt.read_image(path) for path in images]
-    typed = "" if prompt in (None, cli_prompt.STDIN) else str(prompt)
-    list(cli_prompt.mentioned(typed, plan.workspace))
-    cli_prompt.tell_missing(typed, plan.workspace, show.notice)
+    shown = [read_input.read_image(path) for path in images]
+    typed = "" if prompt in (None, read_input.STDIN) else str(prompt)
+    list(read_input.mentioned(typed, plan.workspace))
+    read_input.tell_missing(typed, plan.workspace, show.notice)
     live = CommandLoop()
 
     async def work() -> int:
         async with talking(plan, live, show, adapter=adapter) as session:
-            blocks = cli_prompt.blocks(
+            blocks = read_input.blocks(
                 text,
                 typed=typed,
                 images=shown,

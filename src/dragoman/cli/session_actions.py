@@ -167,7 +167,7 @@ def _perform(
             done.append(await work(session))
         return 0
 
-    from dragoman.cli.command_start import perform
+    from dragoman.cli.command_loop import perform
 
     code = perform(live, perform_work)
     if not done:

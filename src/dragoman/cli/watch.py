@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.broker.client.hello import require_answer
 from dragoman.broker.client.sessions import broker_with, silent_brokers
-from dragoman.cli.command_loop import CommandLoop
-from dragoman.cli.command_start import perform
+from dragoman.cli.command_loop import CommandLoop, perform
 from dragoman.cli.exit_codes import ExitCode, of_outcome
 from dragoman.cli.output import job_pages
 from dragoman.cli.output.history_view import HistoryView

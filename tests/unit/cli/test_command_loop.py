@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.cli.command_loop import CommandLoop, Interrupted
+from dragoman.cli.command_loop import CommandLoop, Interrupted, perform
 from dragoman.cli.output.terminal import put_err
 from dragoman.errors import UsageError
 
@@ -367,3 +367,23 @@ def test_an_open_prompt_is_off_the_screen_while_a_question_is_asked(
     assert stage.run(work) == 0
     assert order == ["off", "on"]
     assert capsys.readouterr().err == "Shall I?\n"
+
+
+@pytest.mark.parametrize(("terminated", "code"), [(False, 130), (True, 143)])
+def test_work_that_an_interrupt_cancelled_ends_with_its_code(terminated: bool, code: int) -> None:
+    stage = CommandLoop()
+
+    async def work() -> int:
+        stage.interrupts, stage.terminated = 1, terminated
+        raise asyncio.CancelledError
+
+    assert perform(stage, work) == code
+
+
+def test_a_cancellation_that_nobody_asked_for_is_not_hidden() -> None:
+    async def work() -> int:
+        raise asyncio.CancelledError
+
+    with pytest.raises(BaseException) as caught:
+        perform(CommandLoop(), work)
+    assert type(caught.value).__name__ == "CancelledError"
