@@ -20,7 +20,7 @@ from dragoman.catalogue.launch import LaunchSpec, program_name, spec_for
 from dragoman.catalogue.load import BUILT_IN, Catalogue
 from dragoman.client.options import AUTO
 from dragoman.errors import WrongLaunch
-from dragoman.transports.process import programs
+from dragoman.transports.process.environment import which
 
 RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
     "npx": (),
@@ -233,7 +233,7 @@ def _names(program: str) -> set[str]:
     """By what a program may be known: its file's name, also behind links and in another case, and
     the package it is or belongs to."""
     names = {program_name(program), program_name(program).lower(), program}
-    file = program if "/" in program or "\\" in program else programs.which(program)
+    file = program if "/" in program or "\\" in program else which(program)
     if file is not None and not runs_anything(program):
         names.add(program_name(os.path.realpath(file)))
         from dragoman.catalogue.npm_package import package_name

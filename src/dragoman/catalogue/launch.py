@@ -23,7 +23,8 @@ from dragoman.client.budgets import Budgets
 from dragoman.client.options import AUTO
 from dragoman.config.schema import Settings
 from dragoman.errors import NotInstalled
-from dragoman.transports.process import programs
+from dragoman.transports.process.environment import absolute_entries
+from dragoman.transports.process.environment import which as find_on_path
 
 Which = Callable[..., str | None]
 
@@ -93,7 +94,7 @@ def resolve(
     *,
     environ: Mapping[str, str] | None = None,
     platform: Platform | None = None,
-    which: Which = programs.which,
+    which: Which = find_on_path,
 ) -> LaunchSpec:
     """The first launch of a peer that is installed on this platform. Raises `NotInstalled`, which
     lists the programs that were looked for. Looks at files and starts nothing."""
@@ -197,7 +198,7 @@ def _find(program: str, environ: Mapping[str, str], which: Which) -> str | None:
     if program == PYTHON:
         return sys.executable
     # A relative folder on the PATH would let a checkout choose the program.
-    path = programs.absolute_entries(environ.get("PATH", os.defpath))
+    path = absolute_entries(environ.get("PATH", os.defpath))
     found = which(program, path=path)
     return None if found is None else os.path.abspath(found)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dragoman.errors import NotInstalled
-from dragoman.transports.process.programs import which
+from dragoman.transports.process.environment import which
 from dragoman.transports.process.query import ask_program
 
 if TYPE_CHECKING:

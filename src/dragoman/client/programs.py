@@ -18,7 +18,7 @@ from dragoman import transports  # The module: a client of an agent that runs st
 from dragoman.dialects.discovery import Program
 from dragoman.errors import SpawnError, UsageError
 from dragoman.transports.base import Stream
-from dragoman.transports.process.programs import which
+from dragoman.transports.process.environment import which
 
 
 async def start_program(

@@ -45,7 +45,7 @@ from dragoman.store.database import Database
 from dragoman.store.ledger.ledger import Ledger, ledger_path
 from dragoman.store.store import Store, store_path
 from dragoman.transports.process import warden
-from dragoman.transports.process.programs import which
+from dragoman.transports.process.environment import which
 from dragoman.verify.report import proved
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from dragoman.rpc.tasks import finish, in_thread
 from dragoman.transports.pipes import open_read_pipe
 from dragoman.transports.process import windows
 from dragoman.transports.process.child import ChildProcess, ShutdownTimes
-from dragoman.transports.process.environment import build_environment
-from dragoman.transports.process.programs import find_program
+from dragoman.transports.process.environment import build_environment, find_program
 from dragoman.transports.process.stream import spawn_ends, start_child
 
 OUTPUT_SIZE: Final = 1024 * 1024

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
-from dragoman.transports.process.programs import find_program
+from dragoman.transports.process.environment import find_program
 
 LIFE_LIMIT: Final = 120
 """Seconds after which an agent and whatever it left behind end in any case."""

@@ -2,7 +2,7 @@
 
 The only module that starts children. Stderr is always read, and its tail is attached to errors.
 `start_child` takes other pipes, `start_detached` starts a process that outlives this one. Shutdown
-is in `child`, finding the file in `programs` and `windows`, the environment in `environment`.
+is in `child`; variables and finding the file are in `environment` and `windows`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,13 @@ from dragoman.transports.process.child import (
     ShutdownTimes,
     end_now,
 )
-from dragoman.transports.process.environment import build_environment, new_mark
+from dragoman.transports.process.environment import (
+    build_environment,
+    check_folder,
+    find_program,
+    new_mark,
+)
 from dragoman.transports.process.guard import guard
-from dragoman.transports.process.programs import check_folder, find_program
 from dragoman.transports.process.warden import DETACHED, MARK_NAME
 
 END_TO_EXIT_TIMEOUT = 1.0

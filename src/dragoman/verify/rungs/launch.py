@@ -14,8 +14,7 @@ from dragoman.catalogue.command_unwrap import wrong_form
 from dragoman.catalogue.node_runtime import check_runtime
 from dragoman.errors import NotInstalled, ProgramNotFound, SpawnError
 from dragoman.transports.process import windows as shims
-from dragoman.transports.process.environment import build_environment
-from dragoman.transports.process.programs import find_program
+from dragoman.transports.process.environment import build_environment, find_program
 from dragoman.verify import remedies
 from dragoman.verify.rung import Rung, RungFinding, failed, passed, skipped, warned
 from dragoman.verify.verification import Verification
