@@ -37,6 +37,6 @@ def test_every_method_on_the_socket_is_listed() -> None:
         if isinstance(value, str) and value.startswith(protocol.PREFIX) and value != protocol.PREFIX
     }
     listed = [
-        cells[0].strip("`") for cells in table(section(DOCUMENT, "What is spoken on the socket"))
+        cells[0].strip("`") for cells in table(section(DOCUMENT, "The protocol on the socket"))
     ]
     assert sorted(listed) == sorted(methods)

@@ -23,7 +23,7 @@ def shell(
 ) -> Shell:
     """A shell with the example as its settings."""
     made = shell_in(tmp_path, monkeypatch, capsys)
-    example, *_ = [block for block in blocks(PAGE) if block.info == "toml"]
+    _, example, *_ = [block for block in blocks(PAGE) if block.info == "toml"]
     made.config.mkdir()
     (made.config / "config.toml").write_text(example.text)
     return made
