@@ -105,6 +105,24 @@ def test_nothing_is_cut_or_overlaps_and_no_other_host_is_asked(
     assert [each for each in chromium.requested if not each.startswith(("file:", "data:"))] == []
 
 
+CONTENTS = """(async () => {
+  const label = document.querySelector(".md-sidebar-button").getBoundingClientRect();
+  document.querySelector(".md-sidebar-button").click();
+  await new Promise(done => setTimeout(done, 600));  // the theme moves it in
+  const panel = document.querySelector(".md-sidebar--secondary .md-sidebar__inner");
+  const box = panel.getBoundingClientRect();
+  const header = document.querySelector(".md-header").getBoundingClientRect();
+  return label.bottom <= header.bottom && getComputedStyle(panel).opacity === "1"
+    && box.left >= 0 && box.right <= innerWidth && box.top >= 0 && box.bottom <= innerHeight
+    && panel.textContent.includes("Which peer is used");
+})()"""
+
+
+def test_a_phone_shows_the_contents_of_a_page_on_demand(site: Path, chromium: Browser) -> None:
+    chromium.open((site / "how-to" / "delegate.html").as_uri(), width=390)
+    assert chromium.evaluate(CONTENTS) is True
+
+
 @pytest.mark.parametrize(
     ("word", "page"),
     [
