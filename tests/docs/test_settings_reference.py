@@ -107,7 +107,7 @@ def test_the_example_of_a_key_is_a_valid_setting(key: str) -> None:
 
 
 def test_every_folder_is_named_with_the_variable_that_moves_it() -> None:
-    rows = "\n".join(section(REFERENCE / "configuration.md", "Folders"))
+    rows = "\n".join(section(REFERENCE / "configuration.md", "What is stored where"))
     for name, variable in VARIABLES.items():
         assert f"| {name} |" in rows and f"`{variable}`" in rows
 

@@ -123,6 +123,13 @@ def test_a_phone_shows_the_contents_of_a_page_on_demand(site: Path, chromium: Br
     assert chromium.evaluate(CONTENTS) is True
 
 
+def search(site: Path, chromium: Browser, words: str, *, width: int = 1280) -> list[str]:
+    """The pages that the search of the site finds, best first."""
+    chromium.open((site / "index.html").as_uri(), width=width)
+    results = chromium.evaluate(f"{SEARCH}({words!r})")
+    return [href.removeprefix(site.as_uri()).lstrip("/").partition("?")[0] for href, _ in results]
+
+
 @pytest.mark.parametrize(
     ("word", "page"),
     [
@@ -136,7 +143,22 @@ def test_a_phone_shows_the_contents_of_a_page_on_demand(site: Path, chromium: Br
 def test_the_search_finds_the_page(
     site: Path, chromium: Browser, word: str, page: str, width: int
 ) -> None:
-    chromium.open((site / "index.html").as_uri(), width=width)
-    results = chromium.evaluate(f"{SEARCH}({word!r})")
-    found = [href.removeprefix(site.as_uri()).lstrip("/").partition("?")[0] for href, _ in results]
-    assert page in found[:10], found[:10]
+    assert page in search(site, chromium, word, width=width)[:10]
+
+
+@pytest.mark.parametrize(
+    ("question", "page"),
+    [
+        ("install", "tutorial/install.html"),
+        ("set a model", "reference/configuration.html"),
+        ("not used", "how-to/delegate.html"),
+        ("stored where", "reference/configuration.html"),
+        ("write an agent", "tutorial/first-agent.html"),
+        ("add a peer", "how-to/add-a-peer.html"),
+        ("allow a command", "reference/policy.html"),
+    ],
+)
+def test_a_newcomer_finds_the_answer_among_the_first_results(
+    site: Path, chromium: Browser, question: str, page: str
+) -> None:
+    assert page in search(site, chromium, question)[:5]
