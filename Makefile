@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak test-peers check bench docs picture fmt clean
+.PHONY: help demo test soak test-peers test-console check bench docs picture fmt clean
 
 help:  ## show this list
 	@echo "dragoman: make <target>"
@@ -44,6 +44,14 @@ check: $(READY)  ## formatting, lint, types, import contracts, plain English
 test-peers: $(READY)  ## run the tests against real agent programs; needs npm
 	@$(BIN)/python scripts/peers/install.py
 	@$(BIN)/python -m pytest tests/peers $(ARGS)
+
+# Playwright drives a Chromium of the system, and brings none of its own.
+test-console: $(READY)  ## run the tests of the web console in a browser; needs Chromium
+	@command -v "$${CHROMIUM:-chromium}" >/dev/null || command -v chromium-browser >/dev/null || { \
+	  echo "make test-console needs Chromium: apt install chromium, or name one: CHROMIUM=/path" >&2; \
+	  exit 1; }
+	@$(PIP) --constraint constraints.txt --group console
+	@$(BIN)/python -m pytest tests/console $(ARGS)
 
 bench: $(READY)  ## measure the speed against the official SDK, a bare loop and acpx
 	@$(BIN)/python -m bench $(ARGS)

@@ -24,7 +24,7 @@ colour=no
 # A pipe hides the status of its left side, so that side leaves it in a file.
 {
   status=0
-  "$bin/python" -m pytest --ignore=tests/peers --numprocesses=auto --dist=loadfile --no-loadscope-reorder \
+  "$bin/python" -m pytest --ignore=tests/peers --ignore=tests/console --numprocesses=auto --dist=loadfile --no-loadscope-reorder \
     --color="$colour" "$@" </dev/null 2>&1 || status=$?
   echo "$status" >"$log.status"
 } | tee "$log"

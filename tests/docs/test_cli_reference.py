@@ -45,7 +45,19 @@ def test_every_example_calls_a_command_with_options_that_it_has() -> None:
     ]
     for words in calls:
         path = max((p for p in HELPS if tuple(words[: len(p)]) == p), key=len)
-        options = re.findall(r"(?<!\S)--[a-z-]+", HELPS[path].partition("\nOptions:\n")[2])
+        # A group without a subcommand runs its default one.
+        said = r"^  {}\s(?:(?!^  \S).)*The default\."
+        pages = [path] + [
+            sub
+            for sub in HELPS
+            if sub[:-1] == path
+            and re.search(said.format(sub[-1]), HELPS[path], re.MULTILINE | re.DOTALL)
+        ]
+        options = [
+            option
+            for page in pages
+            for option in re.findall(r"(?<!\S)--[a-z-]+", HELPS[page].partition("\nOptions:\n")[2])
+        ]
         used = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)}
         assert used <= {*options}, words
     assert len(calls) > len(HELPS)

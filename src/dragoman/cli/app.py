@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "verdict": "Say whether delegated work was good.",
     "sessions": "Show, continue and keep conversations.",
     "jobs": "Show, watch and cancel what agents were asked to do.",
+    "console": "Show all agents, and every open question, in a browser.",
     "broker": "Look after the agents that are kept for the next command.",
     "stats": "Show which peer does which work well, and what it has cost.",
     "ledger": "List, export or delete what is kept of delegations.",
@@ -57,6 +58,7 @@ OTHER_WORDS: Final = {
     **dict.fromkeys(("cost", "costs", "usage"), "stats"),
     **dict.fromkeys(("settings", "set"), "config"),
     **dict.fromkeys(("daemon", "stop"), "broker"),
+    **dict.fromkeys(("web", "ui", "inbox", "dashboard"), "console"),
     **dict.fromkeys(("remove", "purge"), "uninstall"),
 }
 """What similar programs call a command, and ours."""

@@ -7,7 +7,7 @@ turn and a notice for each gap. Reads only.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -42,7 +42,7 @@ def history(store: Store, key: str) -> Iterator[model.Event]:
     )
     gaps = store.gaps(key)
     jobs = store.jobs(session_key=key, limit=-1, texts=False)
-    turns = _Turns(envelope, [job for job in jobs if job.started_at])
+    turns = TurnMarks(envelope, jobs)
     for number, line in store.lines(key, stop=session.next_event):
         while gaps and gaps[0].first < number:
             yield from turns.before(gaps[0].first)
@@ -70,15 +70,36 @@ def text_of(store: Store, job: JobRecord) -> str:
     return "".join(said)
 
 
-class _Turns:
+class TurnMarks:
     """Puts the beginnings and ends of turns between the events, where they were."""
 
-    def __init__(self, envelope: EventEnvelope, jobs: list[JobRecord]) -> None:
+    def __init__(self, envelope: EventEnvelope, jobs: Iterable[JobRecord] = ()) -> None:
         self._envelope = envelope
-        self._left = sorted(jobs, key=lambda job: (job.first_event, job.created_at), reverse=True)
+        self._left: list[JobRecord] = []
+        self._begun: set[str] = set()
         self._open: JobRecord | None = None
+        self.take(jobs)
+
+    def take(self, jobs: Iterable[JobRecord]) -> None:
+        """The jobs of the session as they are now, while it goes on."""
+        left = []
+        for job in jobs:
+            if self._open is not None and job.id == self._open.id:
+                self._open = job
+            elif job.started_at and job.id not in self._begun:
+                left.append(job)
+        self._left = sorted(left, key=lambda job: (job.first_event, job.created_at), reverse=True)
+
+    def covers(self, number: int) -> bool:
+        """Whether it is known which turn an event belongs to."""
+        known = [*self._left, *([] if self._open is None else [self._open])]
+        return any(
+            job.first_event <= number and (job.state != "ended" or number < job.next_event)
+            for job in known
+        )
 
     def before(self, number: int) -> Iterator[model.Event]:
+        """The marks that stand before the event with this number, each once."""
         while True:
             job = self._open
             following = self._left[-1] if self._left else None
@@ -101,6 +122,7 @@ class _Turns:
 
     def _begin(self, job: JobRecord) -> model.Event:
         self._open = job
+        self._begun.add(job.id)
         self._envelope.turn = job.id
         prompt = (parts.Text(job.prompt),) if job.prompt else ()
         return model.TurnStarted(*self._envelope.base("", None), prompt)

@@ -129,7 +129,9 @@ class HttpServer:
         self.stop_listening()
         state = self._state
         for connection in list(state.connections):
-            connection.shutdown()
+            # A WebSocket is closed by its application.
+            if isinstance(connection, LimitedConnection):
+                connection.shutdown()
         if state.tasks:
             await asyncio.wait(list(state.tasks), timeout=CLOSE_TIMEOUT)
         for task in list(state.tasks):

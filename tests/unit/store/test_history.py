@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from dragoman.errors import UnknownSession
 from dragoman.events import model
 from dragoman.events.fold import fold
+from dragoman.events.model import EventEnvelope, Source
 from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.store import JobRecord, Store
-from dragoman.store.history import history, text_of
+from dragoman.store.history import TurnMarks, history, text_of
 from tests.unit.store.stores import chunk, job, open_store, session, update
 
 
@@ -143,3 +145,21 @@ def test_what_was_said_so_far_is_the_text_of_a_job_that_has_none(tmp_path: Path)
 def test_a_session_that_is_not_there_has_no_history(tmp_path: Path) -> None:
     with open_store(tmp_path) as store, pytest.raises(UnknownSession):
         list(history(store, "s-gone"))
+
+
+def test_turns_are_marked_while_the_session_goes_on() -> None:
+    marks = TurnMarks(EventEnvelope(Source("acp", "x"), itertools.count(1), "s"))
+    running = job("s", state="running", started_at=1.0, first_event=2)
+    assert not marks.covers(2)
+    marks.take([running])
+    assert marks.covers(2) and not marks.covers(1)
+    assert list(marks.before(1)) == []
+    assert [type(event) for event in marks.before(2)] == [model.TurnStarted]
+    assert list(marks.before(5)) == []
+    fields = {name: getattr(running, name) for name in running.__struct_fields__}
+    ended = JobRecord(**fields | {"state": "ended", "outcome": "ok", "next_event": 6})
+    marks.take([ended])
+    assert list(marks.before(5)) == []
+    assert [type(event) for event in marks.before(6)] == [model.TurnEnded]
+    marks.take([ended])
+    assert list(marks.before(9)) == []

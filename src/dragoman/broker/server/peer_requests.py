@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from dragoman.broker.error_codec import refusal
 from dragoman.broker.protocol import ANSWERED, AnsweredElsewhere
 from dragoman.broker.server.event_reader import renamed
+from dragoman.broker.server.question_watchers import ANSWER_TIMEOUT, QuestionWatchers
 from dragoman.client import file_guard
 from dragoman.client.acp.calls import completed, question_of
 from dragoman.client.permissions import Question, settled
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from dragoman.broker.server.caller import Caller
     from dragoman.broker.server.jobs import Job
     from dragoman.broker.server.live_session import LiveSession
-    from dragoman.broker.server.question_watchers import QuestionWatchers
     from dragoman.policy.approver import Approver
 
 log: Final = logging.getLogger("dragoman.broker")
@@ -89,10 +89,6 @@ for so long answers no questions either."""
 
 MAX_ALLOWED: Final = 256
 """What callers allowed in a turn that is remembered for the time after them."""
-
-ANSWER_TIMEOUT: Final = 30 * 60.0
-"""How long a caller may take to answer, as long as a person at a desk may: then it counts as one
-that has left, so that a forgotten question does not hold up those who wait behind the turn."""
 
 LASTING: Final = frozenset({acp.TERMINAL_WAIT_FOR_EXIT.name})
 """What takes as long as it takes, and is no question."""
@@ -244,8 +240,6 @@ class PeerQuestions:
     """The questions of the peer about one session."""
 
     def __init__(self, session: LiveSession) -> None:
-        from dragoman.broker.server.question_watchers import QuestionWatchers
-
         self.session = session
         self.watchers: QuestionWatchers = QuestionWatchers()
         """Of the whole broker, which sets it."""
@@ -267,10 +261,12 @@ class PeerQuestions:
             asked.wait_told()
             self.watchers.opened(asked)
             return LATER
-        if self.watchers.answers and self.is_for_person(request):
+        waits = self.watchers.answers or (job is not None and job.asks)
+        timeout = self.watchers.timeout if waits else 0.0
+        if timeout and self.is_for_person(request):
             asked = PendingQuestion(self, request, None)
             self.open.add(asked)
-            asked.wait(ANSWER_TIMEOUT)
+            asked.wait(timeout)
             self.watchers.opened(asked)
             return LATER
         if method == PERMISSION:

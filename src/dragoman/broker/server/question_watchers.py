@@ -30,9 +30,17 @@ if TYPE_CHECKING:
 
 log: Final = logging.getLogger("dragoman.broker")
 
+ANSWER_TIMEOUT: Final = 30 * 60.0
+"""Seconds that a person may take to answer: then the question is decided without an answer, so that
+a forgotten one does not hold up those who wait behind the turn."""
+
 GRACE: Final = 60.0
 """Seconds that a question waits while no caller can answer it: a console that is started
 again is back by then."""
+
+ARRIVAL: Final = 5.0
+"""Seconds of a broker's life in which a question waits for those who watch all brokers: they find
+a new one within a moment, and its first question may come as soon."""
 
 _PERMISSION: Final = acp.SESSION_REQUEST_PERMISSION.name
 
@@ -57,6 +65,7 @@ class QuestionWatchers:
         """Every question that is open, as it may have to be shown to the next who watches."""
         # Ids of another broker, or of an earlier process, must not mean anything here.
         self._prefix = secrets.token_hex(4)
+        self._began_at = time.monotonic()
         self._numbers = itertools.count(1)
 
     @property
@@ -64,13 +73,23 @@ class QuestionWatchers:
         """Whether a watcher can answer."""
         return any(self._watchers.values())
 
+    @property
+    def timeout(self) -> float:
+        """Seconds that a question without a caller waits for an answer; 0 if there is none to wait
+        for."""
+        if self.answers:
+            return ANSWER_TIMEOUT
+        return max(0.0, self._began_at + ARRIVAL - time.monotonic())
+
     # -- for callers
 
     def add(self, caller: Caller, *, answers: bool) -> list[ShownQuestion]:
         """A caller watches from now on. Returns the questions that are open."""
         self._watchers[caller] = answers
-        for question in self._waiting:
+        for question in list(self._waiting):
             self._show(question, tell=False)
+            if question.caller is None and answers:
+                question.wait(ANSWER_TIMEOUT)
         return [shown for _, shown in self._shown.values()]
 
     def left(self, caller: Caller) -> None:

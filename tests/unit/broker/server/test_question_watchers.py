@@ -71,6 +71,19 @@ async def test_a_question_of_a_job_without_a_caller_waits_for_those_who_watch(
 
 
 @aio
+async def test_the_first_question_of_a_broker_waits_for_those_who_have_yet_to_find_it(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as at, at.caller() as mine, at.caller(greet=False) as watcher:
+        session = await mine.new(tmp_path)
+        await submit(mine, session, "ask edit", asks=True)
+        await at.until(lambda: at.broker.watchers._waiting)
+        (question,) = await watch(watcher)
+        assert await answer(watcher, question, YES)
+        assert (await result(mine))["outcome"]["optionId"] == "yes"
+
+
+@aio
 async def test_what_the_policy_decides_is_not_shown(tmp_path: Path) -> None:
     async with stage(tmp_path) as at, at.caller() as mine, at.caller(greet=False) as watcher:
         await watch(watcher)
@@ -88,7 +101,10 @@ async def test_what_the_policy_decides_is_not_shown(tmp_path: Path) -> None:
 
 
 @aio
-async def test_without_anybody_who_answers_the_policy_decides(tmp_path: Path) -> None:
+async def test_without_anybody_who_answers_the_policy_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(question_watchers, "ARRIVAL", 0.2)
     async with stage(tmp_path) as at, at.caller() as mine, at.caller(greet=False) as watcher:
         await watch(watcher, answers=False)
         session = await mine.new(tmp_path)

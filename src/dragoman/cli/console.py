@@ -1,0 +1,222 @@
+"""`dragoman console`: serve the web interface, make links to it, list and revoke tokens.
+
+`console` serves it.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from dragoman.cli.command_module import CONTEXT, new_app
+from dragoman.cli.output.terminal import put_err, put_out
+from dragoman.cli.shared_options import FormatOption, ListFormat
+from dragoman.errors import UsageError
+
+if TYPE_CHECKING:
+    from dragoman.cli.command_loop import CommandLoop
+    from dragoman.console.access import ConsoleAccess
+    from dragoman.console.server import ConsoleOptions
+
+HELP: Final = """
+Show all agents, and every open question, in a browser.
+
+The page has an inbox with everything that waits for you, the sessions as they stream, and the work
+of all projects. It listens on this machine only. The link that it prints logs one browser in, once,
+within 5 minutes; `dragoman console link` makes another.
+
+\b
+Examples:
+  dragoman console --open                  serve, and open it in a browser
+  dragoman console --read-only             look, and change nothing
+  dragoman console link                    a link for another browser
+  dragoman console tokens                  which browsers are logged in
+  dragoman console tokens revoke 1f09c2aa  log one out
+"""
+
+app: Final = new_app(help=HELP, default="serve")
+
+READ_ONLY = typer.Option("--read-only", help="The browser may look and not act.")
+
+
+def _require_extra() -> None:
+    for module in ("starlette", "uvicorn"):
+        if find_spec(module) is None:
+            raise UsageError(
+                f"{module} is missing: install it with pip install 'dragoman[console]'"
+            )
+
+
+@app.command("serve", context_settings=CONTEXT)
+def serve_command(
+    open_browser: Annotated[
+        bool, typer.Option("--open", help="Open the page in your browser.")
+    ] = False,
+    listen: Annotated[
+        str,
+        typer.Option(
+            "--listen", metavar="ADDRESS:PORT", help="Where to listen; port 0 takes a free one."
+        ),
+    ] = "127.0.0.1:8730",
+    read_only: Annotated[bool, READ_ONLY] = False,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--name",
+            metavar="HOST[:PORT]",
+            help="Another name that browsers use, such as that of a tunnel. May be repeated.",
+        ),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option("--tls-cert", metavar="FILE", help="The certificate chain for TLS, in PEM."),
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of the certificate.")
+    ] = None,
+) -> None:
+    """Serve the web interface until Ctrl-C.
+
+    An address that other machines reach needs --tls-cert and --tls-key.
+
+    \b
+    Examples:
+      dragoman console serve --open
+      dragoman console serve --listen 127.0.0.1:9000 --read-only
+      dragoman console serve --name my-machine.example.net
+    """
+    _require_extra()
+    if (tls_cert is None) != (tls_key is None):
+        raise UsageError("--tls-cert and --tls-key go together")
+    from dragoman.cli.command_loop import CommandLoop
+    from dragoman.console.server import ConsoleOptions, parse_address, require_safe
+    from dragoman.transports.http_server import TlsFiles
+
+    host, port = parse_address(listen)
+    tls = None
+    if tls_cert is not None and tls_key is not None:
+        tls = TlsFiles(certificate=tls_cert, key=tls_key)
+    options = ConsoleOptions(
+        host=host, port=port, names=tuple(name or ()), tls=tls, read_only=read_only
+    )
+    require_safe(options)
+    live = CommandLoop()
+    raise typer.Exit(live.run(lambda: _serve(options, live, open_browser=open_browser)))
+
+
+async def _serve(options: ConsoleOptions, live: CommandLoop, *, open_browser: bool) -> int:
+    import asyncio
+
+    from dragoman.cli.exit_codes import ExitCode
+    from dragoman.console.server import serve_console
+    from dragoman.paths import find_paths
+
+    stop = asyncio.Event()
+    live.listen(lambda count: stop.set())
+
+    def listening(url: str, link: str) -> None:
+        put_err(f"dragoman: the console is at {url}; this link logs in once, within 5 minutes:\n")
+        sys.stderr.flush()
+        put_out(f"{link}\n")
+        sys.stdout.flush()
+        if open_browser:
+            import webbrowser
+
+            if not webbrowser.open(link):
+                put_err("dragoman: no browser can be opened here; open the link yourself\n")
+
+    await serve_console(options, paths=find_paths(), stop=stop, on_listening=listening)
+    if not live.interrupts:
+        return ExitCode.OK
+    return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
+
+
+@app.command("link", context_settings=CONTEXT)
+def link_command(read_only: Annotated[bool, READ_ONLY] = False) -> None:
+    """Print a link that logs one more browser in, once, within 5 minutes.
+
+    \b
+    Examples:
+      dragoman console link
+      dragoman console link --read-only
+    """
+    _require_extra()
+    from dragoman.console.server import new_link
+
+    access = _access()
+    if not access.record.url:
+        raise UsageError("no console was started yet; `dragoman console` starts one")
+    put_out(new_link(access, "read" if read_only else "act") + "\n")
+
+
+@app.command("tokens", context_settings=CONTEXT)
+def tokens_command(
+    action: Annotated[str, typer.Argument(metavar="[list|revoke]", show_default=False)] = "list",
+    id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ID]", help="Of the token to revoke, or `all`.", show_default=False
+        ),
+    ] = None,
+    format: FormatOption = ListFormat.TEXT,
+) -> None:
+    """List the browsers that are logged in, or revoke the token of one.
+
+    A revoked token counts from that moment on, and the connections that it has open are closed.
+
+    \b
+    Examples:
+      dragoman console tokens
+      dragoman console tokens revoke 1f09c2aa
+      dragoman console tokens revoke all
+    """
+    access = _access()
+    if action == "list":
+        if id is not None:
+            raise UsageError("`dragoman console tokens list` takes no ID")
+        _list(access, format)
+    elif action == "revoke":
+        if id is None:
+            raise UsageError("name the token to revoke, as `dragoman console tokens` lists it")
+        if id == "all":
+            put_err(f"dragoman: {access.revoke_all()} revoked\n")
+        else:
+            put_err(f"dragoman: revoked {access.revoke(id).id}\n")
+    else:
+        raise UsageError(f"tokens takes list or revoke, not {action!r}")
+
+
+def _list(access: ConsoleAccess, format: ListFormat) -> None:
+    import time
+
+    tokens = access.record.tokens
+    if format is not ListFormat.TEXT:
+        from dragoman.cli.output.jsonl import write_json
+
+        for token in tokens:
+            write_json(
+                {
+                    "id": token.id,
+                    "rights": token.rights,
+                    "label": token.label,
+                    "createdAt": token.created_at,
+                    "expiresAt": token.expires_at,
+                }
+            )
+        return
+    if not tokens:
+        put_err("dragoman: no browser is logged in\n")
+    for token in tokens:
+        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(token.created_at))
+        put_out(f"{token.id}  {token.rights:4}  since {began}  {token.label}\n")
+
+
+def _access() -> ConsoleAccess:
+    from dragoman.console.access import ConsoleAccess
+    from dragoman.paths import find_paths
+
+    return ConsoleAccess(find_paths())

@@ -1,0 +1,213 @@
+"""Who may use the console: one-time links, and the tokens that browsers get for them.
+
+Both are kept as digests in one file of the state folder, so that they outlive the server and
+`dragoman console tokens` can revoke them. The server looks at the file with every request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.config.safe_files import locked, read_file, write_file
+from dragoman.errors import ConfigInvalid, UsageError
+from dragoman.wire.messages import UNDECODABLE
+
+if TYPE_CHECKING:
+    from dragoman.paths import Paths
+
+Rights: TypeAlias = Literal["act", "read"]
+
+LINK_TIMEOUT: Final = 5 * 60.0
+"""Seconds in which a link has to be opened."""
+
+TOKEN_TIMEOUT: Final = 30 * 24 * 3600.0
+"""Seconds after which a browser needs a new link."""
+
+SECRET_SIZE: Final = 32
+"""Random bytes of a link or a token."""
+
+MAX_TOKENS: Final = 100
+MAX_LABEL: Final = 120
+
+
+class ConsoleLink(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A link that can be opened once."""
+
+    digest: str
+    rights: Rights
+    expires_at: float
+
+
+class ConsoleToken(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a browser has got for a link."""
+
+    id: str
+    digest: str
+    rights: Rights
+    label: str
+    """What the browser calls itself."""
+    created_at: float
+    expires_at: float
+
+
+class AccessRecord(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the file holds."""
+
+    instance: str
+    """Part of the cookie's name: the ports of one machine share their cookies."""
+    created_at: float
+    url: str = ""
+    """Where the server listens, or has listened last."""
+    links: tuple[ConsoleLink, ...] = ()
+    tokens: tuple[ConsoleToken, ...] = ()
+
+
+class ConsoleAccess:
+    """The links and tokens of one state folder."""
+
+    def __init__(self, paths: Paths) -> None:
+        self.path: Path = paths.state / "console.json"
+        self._seen: tuple[int, int, int] | None = None
+        self._record: AccessRecord | None = None
+
+    @property
+    def record(self) -> AccessRecord:
+        """What the file holds now. It is made if there is none."""
+        mark = self._mark()
+        if self._record is None or mark is None or mark != self._seen:
+            self._record = self._read()
+            if self._record is None:
+                with self._changing():
+                    pass
+                return self.record
+            self._seen = mark
+        return self._record
+
+    @property
+    def cookie(self) -> str:
+        return f"dragoman-{self.record.instance}"
+
+    def set_url(self, url: str) -> None:
+        """Remember where the server listens, for `new_link` in another process."""
+        with self._changing() as change:
+            change.record = replace(change.record, url=url)
+
+    def new_link(self, rights: Rights) -> str:
+        """The secret of a new link."""
+        secret = secrets.token_urlsafe(SECRET_SIZE)
+        link = ConsoleLink(
+            digest=_digest(secret), rights=rights, expires_at=time.time() + LINK_TIMEOUT
+        )
+        with self._changing() as change:
+            change.record = replace(change.record, links=(*change.record.links, link))
+        return secret
+
+    def exchange(self, secret: str, label: str) -> tuple[str, ConsoleToken] | None:
+        """A token for a link, and its secret. None if the link is unknown, used or too old."""
+        with self._changing() as change:
+            wanted = _digest(secret)
+            link = next((each for each in change.record.links if each.digest == wanted), None)
+            if link is None:
+                return None
+            now = time.time()
+            new = secrets.token_urlsafe(SECRET_SIZE)
+            token = ConsoleToken(
+                id=secrets.token_hex(4),
+                digest=_digest(new),
+                rights=link.rights,
+                label="".join(c for c in label if c.isprintable())[:MAX_LABEL],
+                created_at=now,
+                expires_at=now + TOKEN_TIMEOUT,
+            )
+            tokens = [*change.record.tokens, token][-MAX_TOKENS:]
+            links = tuple(each for each in change.record.links if each is not link)
+            change.record = replace(change.record, links=links, tokens=tuple(tokens))
+        return new, token
+
+    def find(self, secret: str) -> ConsoleToken | None:
+        """The token with this secret, if it still counts."""
+        wanted, now = _digest(secret), time.time()
+        for token in self.record.tokens:
+            # Digests are compared, so the time that it takes says nothing about the secret.
+            if token.digest == wanted and token.expires_at > now:
+                return token
+        return None
+
+    def is_valid(self, id: str) -> bool:
+        """Whether the token with this id still counts."""
+        now = time.time()
+        return any(each.id == id and each.expires_at > now for each in self.record.tokens)
+
+    def revoke(self, id: str) -> ConsoleToken:
+        """Forget a token. Raises `UsageError` if there is none with this id."""
+        with self._changing() as change:
+            found = next((each for each in change.record.tokens if each.id == id), None)
+            if found is None:
+                raise UsageError(f"there is no token {id!r}; `dragoman console tokens` lists them")
+            kept = tuple(each for each in change.record.tokens if each is not found)
+            change.record = replace(change.record, tokens=kept)
+        return found
+
+    def revoke_all(self) -> int:
+        """Forget all tokens and links. Returns how many tokens there were."""
+        with self._changing() as change:
+            count = len(change.record.tokens)
+            change.record = replace(change.record, tokens=(), links=())
+        return count
+
+    # -- the file
+
+    def _mark(self) -> tuple[int, int, int] | None:
+        try:
+            info = os.stat(self.path)
+        except OSError:
+            return None
+        return info.st_mtime_ns, info.st_ino, info.st_size
+
+    def _read(self) -> AccessRecord | None:
+        data = read_file(self.path)
+        if data is None:
+            return None
+        try:
+            return msgspec.json.decode(data, type=AccessRecord)
+        except UNDECODABLE as error:
+            raise ConfigInvalid(
+                str(self.path), f"it cannot be read; delete it, and all links and tokens: {error}"
+            ) from error
+
+    @contextmanager
+    def _changing(self) -> Iterator[_Change]:
+        """Change the record as the only one who does. What is too old is dropped."""
+        with locked(self.path):
+            now = time.time()
+            before = self._read() or AccessRecord(instance=secrets.token_hex(4), created_at=now)
+            change = _Change(
+                replace(
+                    before,
+                    links=tuple(each for each in before.links if each.expires_at > now),
+                    tokens=tuple(each for each in before.tokens if each.expires_at > now),
+                )
+            )
+            yield change
+            write_file(self.path, msgspec.json.encode(change.record) + b"\n", mode=0o600)
+            self._record = None
+
+
+class _Change:
+    def __init__(self, record: AccessRecord) -> None:
+        self.record = record
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,89 @@
+// A unified diff of two texts, by lines.
+import { html } from "./html.js";
+import { clip } from "./text.js";
+
+const CONTEXT = 3;
+const MAX_LINES = 4000;
+
+function lines(text) {
+  return text === null || text === "" ? [] : clip(text).replace(/\n$/, "").split("\n");
+}
+
+// Lines that both texts begin and end with, and what is between; long middles are not compared.
+export function compare(before, after) {
+  let head = 0;
+  while (head < before.length && head < after.length && before[head] === after[head]) head += 1;
+  let tail = 0;
+  while (tail < before.length - head && tail < after.length - head && before[before.length - 1 - tail] === after[after.length - 1 - tail]) tail += 1;
+  const removed = before.slice(head, before.length - tail);
+  const added = after.slice(head, after.length - tail);
+  const rows = before.slice(0, head).map((text) => [" ", text]);
+  if (removed.length * added.length <= 1000000) rows.push(...longest(removed, added));
+  else rows.push(...removed.map((text) => ["-", text]), ...added.map((text) => ["+", text]));
+  rows.push(...before.slice(before.length - tail).map((text) => [" ", text]));
+  return rows;
+}
+
+function longest(before, after) {
+  const width = after.length + 1;
+  const sizes = new Uint32Array((before.length + 1) * width);
+  for (let i = before.length - 1; i >= 0; i--) {
+    for (let j = after.length - 1; j >= 0; j--) {
+      sizes[i * width + j] = before[i] === after[j]
+        ? sizes[(i + 1) * width + j + 1] + 1
+        : Math.max(sizes[(i + 1) * width + j], sizes[i * width + j + 1]);
+    }
+  }
+  const rows = [];
+  let i = 0;
+  let j = 0;
+  while (i < before.length || j < after.length) {
+    if (i < before.length && j < after.length && before[i] === after[j]) {
+      rows.push([" ", before[i]]);
+      i += 1;
+      j += 1;
+    } else if (i < before.length && (j >= after.length || sizes[(i + 1) * width + j] >= sizes[i * width + j + 1])) {
+      rows.push(["-", before[i]]);
+      i += 1;
+    } else {
+      rows.push(["+", after[j]]);
+      j += 1;
+    }
+  }
+  return rows;
+}
+
+function folded(rows) {
+  const near = rows.map(() => false);
+  rows.forEach(([sign], at) => {
+    if (sign === " ") return;
+    for (let each = Math.max(0, at - CONTEXT); each <= Math.min(rows.length - 1, at + CONTEXT); each++) near[each] = true;
+  });
+  const shown = [];
+  let skipped = 0;
+  rows.forEach((row, at) => {
+    if (near[at]) {
+      if (skipped) shown.push(["@", `${skipped} unchanged lines`]);
+      skipped = 0;
+      shown.push(row);
+    } else {
+      skipped += 1;
+    }
+  });
+  if (skipped) shown.push(["@", `${skipped} unchanged lines`]);
+  return shown;
+}
+
+const CLASSES = { "+": "added", "-": "removed", "@": "skipped", " ": "same" };
+
+function table(rows) {
+  const shown = rows.slice(0, MAX_LINES);
+  return html`<pre class="diff" tabindex="0">${shown.map(([sign, text]) => html`<span class=${CLASSES[sign]}>${sign === "@" ? " " : sign} ${text}${"\n"}</span>`)}${rows.length > MAX_LINES ? `\u2026 ${rows.length - MAX_LINES} lines more` : ""}</pre>`;
+}
+
+export function Diff({ path, oldText, newText, diff }) {
+  const rows = diff
+    ? lines(diff).map((line) => [line.startsWith("@@") ? "@" : "+-".includes(line[0]) ? line[0] : " ", line.startsWith("@@") ? line : line.slice(1)])
+    : folded(compare(lines(oldText ?? null), lines(newText ?? "")));
+  return html`<figure class="change"><figcaption>${clip(path, 400)}${(oldText ?? null) === null && !diff ? " (new file)" : ""}</figcaption>${table(rows)}</figure>`;
+}

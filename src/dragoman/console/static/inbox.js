@@ -1,0 +1,79 @@
+// Everything that waits for a person, over all agents and projects.
+import { useState } from "preact/hooks";
+import { html } from "./html.js";
+import { act, call, clock, questions, rights, work } from "./connection.js";
+import { Question, answer, optionOf } from "./question.js";
+import { age, clip, oneLine, shortPath } from "./text.js";
+
+export function waiting() {
+  return [...questions.value.values()].sort((one, two) => one.askedAt - two.askedAt);
+}
+
+export function unseen() {
+  return [...work.value.values()]
+    .filter((item) => item.job?.state === "ended" && item.job.unseen)
+    .sort((one, two) => two.job.endedAt - one.job.endedAt);
+}
+
+// Several at once: of one kind of action, and each for this once only.
+function Bulk({ chosen, clear }) {
+  const kinds = new Set(chosen.map((question) => question.toolKind));
+  const can = (kind) => kinds.size === 1 && chosen.every((question) => optionOf(question, kind));
+  const send = async (kind) => {
+    const told = await Promise.all(chosen.map((question) => answer(question, { option: optionOf(question, kind).id }, `${chosen.length} answered.`)));
+    if (told.some((each) => each !== null)) clear();
+  };
+  if (!chosen.length) return null;
+  return html`<div class="bulk card" role="group" aria-label="Selected questions">
+    <span>${chosen.length} selected</span>${" "}
+    ${kinds.size > 1 && html`<span>Select one kind of action at a time.</span>`}
+    <span class="buttons">
+      <button type="button" class="primary" disabled=${!can("allow_once") || rights.value !== "act"} onClick=${() => send("allow_once")}>Allow all</button>
+      <button type="button" disabled=${!can("reject_once") || rights.value !== "act"} onClick=${() => send("reject_once")}>Refuse all</button>
+      <button type="button" onClick=${clear}>Clear</button>
+    </span>
+  </div>`;
+}
+
+function Ended({ item }) {
+  const { job } = item;
+  const seen = () => act(() => call(`jobs/${encodeURIComponent(job.id)}/seen`, {}));
+  const words = item.state === "done" ? "Done" : `Failed: ${oneLine(job.failure ?? job.outcome, 200)}`;
+  return html`<article class="card ended ${item.state}" aria-label="${words}: ${oneLine(job.prompt, 80)}">
+    <header>
+      <h3>${oneLine(item.title || item.name || job.prompt, 120) || "Work"}</h3>
+      <p class="about"><span class="chip">${clip(item.peer, 60)}</span>${" "}<span class="state ${item.state}">${words}</span>${" · "}${shortPath(item.root)}${" · "}${age(clock.value - job.endedAt)} ago</p>
+    </header>
+    <div class="buttons">
+      ${item.session && html`<a class="button" href="#/session/${encodeURIComponent(item.session)}">Open</a>`}
+      <button type="button" disabled=${rights.value !== "act"} onClick=${seen}>Mark as seen</button>
+    </div>
+  </article>`;
+}
+
+export function Inbox() {
+  const [selected, setSelected] = useState(new Set());
+  const open = waiting();
+  const ended = unseen();
+  const permissions = open.filter((question) => question.type === "permission");
+  const chosen = permissions.filter((question) => selected.has(question.id));
+  const toggle = (id) => {
+    const next = new Set([...selected].filter((each) => questions.value.has(each)));
+    if (!next.delete(id)) next.add(id);
+    setSelected(next);
+  };
+  return html`
+    <h1>Inbox</h1>
+    <section aria-labelledby="open-title">
+      <h2 id="open-title">Waiting for you (${open.length})</h2>
+      ${!open.length && html`<p class="empty">Nothing waits for you. When an agent asks for permission or has a question, it is shown here at once.</p>`}
+      <${Bulk} chosen=${chosen} clear=${() => setSelected(new Set())} />
+      ${open.map((question) => html`<${Question} key=${question.id} question=${question}
+        select=${question.type === "permission" && permissions.length > 1 ? { checked: selected.has(question.id), change: () => toggle(question.id) } : null} />`)}
+    </section>
+    <section aria-labelledby="ended-title">
+      <h2 id="ended-title">Finished, not seen yet (${ended.length})</h2>
+      ${!ended.length && html`<p class="empty">No finished work that you have not seen. <a href="#/work">Work</a> shows all of it, and starts more.</p>`}
+      ${ended.map((item) => html`<${Ended} key=${item.id} item=${item} />`)}
+    </section>`;
+}

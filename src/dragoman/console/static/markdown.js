@@ -1,0 +1,102 @@
+// Markdown as elements. Raw HTML, images and links to anything but web pages stay text.
+import { html } from "./html.js";
+import { clip } from "./text.js";
+
+const INLINE = /(`+)([^`]|[^`][\s\S]*?[^`])\1(?!`)|\*\*(\S(?:[^*]*\S)?)\*\*|(?<![\w*])\*(\S(?:[^*\n]*\S)?)\*(?![\w*])|(?<!!)\[([^\]\n]{1,500})\]\((https?:\/\/[^\s)<>"]{1,2000})\)/g;
+
+function inline(text) {
+  const found = [];
+  let at = 0;
+  for (const match of text.matchAll(INLINE)) {
+    if (match.index > at) found.push(text.slice(at, match.index));
+    at = match.index + match[0].length;
+    if (match[1] !== undefined) found.push(html`<code>${match[2]}</code>`);
+    else if (match[3] !== undefined) found.push(html`<strong>${inline(match[3])}</strong>`);
+    else if (match[4] !== undefined) found.push(html`<em>${inline(match[4])}</em>`);
+    else found.push(link(match[5], match[6]));
+  }
+  if (at < text.length) found.push(text.slice(at));
+  return found;
+}
+
+// The address is shown, because the words of a link may say anything.
+function link(words, address) {
+  return html`<a href=${address} rel="noopener noreferrer" target="_blank">${words}</a>${" "}<span class="address">(${clip(address, 120)})</span>`;
+}
+
+const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)[^`]*$/;
+const ITEM = /^(\s*)(?:[-*+]|(\d{1,9})[.)])\s+(.*)$/;
+const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*$/;
+
+function blocks(lines) {
+  const found = [];
+  let at = 0;
+  while (at < lines.length) {
+    const line = lines[at];
+    let match;
+    if (!line.trim()) {
+      at += 1;
+    } else if ((match = FENCE.exec(line))) {
+      const [, fence] = match;
+      const code = [];
+      at += 1;
+      while (at < lines.length && !(lines[at].trim().startsWith(fence) && !lines[at].trim().replaceAll(fence[0], ""))) {
+        code.push(lines[at]);
+        at += 1;
+      }
+      at += 1;
+      found.push(html`<pre tabindex="0"><code>${code.join("\n")}</code></pre>`);
+    } else if ((match = HEADING.exec(line))) {
+      // Headings of an agent stand below those of the page.
+      found.push(html`<p class="heading level-${match[1].length}">${inline(match[2])}</p>`);
+      at += 1;
+    } else if (/^ {0,3}(?:-{3,}|\*{3,}|_{3,})\s*$/.test(line)) {
+      found.push(html`<hr />`);
+      at += 1;
+    } else if (/^ {0,3}>/.test(line)) {
+      const quoted = [];
+      while (at < lines.length && /^ {0,3}>/.test(lines[at])) {
+        quoted.push(lines[at].replace(/^ {0,3}> ?/, ""));
+        at += 1;
+      }
+      found.push(html`<blockquote>${quoted.length > 500 ? quoted.join("\n") : blocks(quoted)}</blockquote>`);
+    } else if ((match = ITEM.exec(line))) {
+      const numbered = match[2] !== undefined;
+      const items = [];
+      while (at < lines.length && (match = ITEM.exec(lines[at]))) {
+        const words = [match[3]];
+        const depth = Math.min(4, Math.floor(match[1].length / 2));
+        at += 1;
+        while (at < lines.length && lines[at].trim() && /^\s{2,}/.test(lines[at]) && !ITEM.test(lines[at])) {
+          words.push(lines[at].trim());
+          at += 1;
+        }
+        items.push(html`<li class="depth-${depth}">${inline(words.join("\n"))}</li>`);
+      }
+      found.push(numbered ? html`<ol>${items}</ol>` : html`<ul>${items}</ul>`);
+    } else if (/^\s*\|.*\|\s*$/.test(line)) {
+      const table = [];
+      while (at < lines.length && /^\s*\|.*\|\s*$/.test(lines[at])) {
+        table.push(lines[at]);
+        at += 1;
+      }
+      found.push(html`<pre tabindex="0" class="table">${table.join("\n")}</pre>`);
+    } else {
+      const words = [];
+      while (at < lines.length && lines[at].trim() && !FENCE.test(lines[at]) && !HEADING.test(lines[at]) && !ITEM.test(lines[at]) && !/^ {0,3}>/.test(lines[at])) {
+        words.push(lines[at]);
+        at += 1;
+      }
+      if (!words.length) {
+        words.push(lines[at]);
+        at += 1;
+      }
+      found.push(html`<p>${inline(words.join("\n"))}</p>`);
+    }
+  }
+  return found;
+}
+
+export function markdown(text) {
+  return blocks(clip(text).split("\n"));
+}

@@ -1,0 +1,75 @@
+// Sessions and jobs of all projects, with their true state; filters; new work.
+import { useEffect, useState } from "preact/hooks";
+import { html } from "./html.js";
+import { act, call, clock, rights, work } from "./connection.js";
+import { stateWords } from "./session.js";
+import { age, clip, oneLine } from "./text.js";
+
+const STATES = ["waiting", "working", "queued", "failed", "done", "idle"];
+
+function NewWork() {
+  const [known, setKnown] = useState(null);
+  const [busy, setBusy] = useState(false);
+  const [open, setOpen] = useState(false);
+  useEffect(() => {
+    if (open && known === null) act(() => call("peers")).then((told) => told && setKnown(told));
+  }, [open]);
+  const start = async (event) => {
+    event.preventDefault();
+    const form = event.target.elements;
+    setBusy(true);
+    const told = await act(() => call("runs", { peer: form.peer.value, workspace: form.workspace.value.trim(), prompt: form.prompt.value }), "Started.");
+    setBusy(false);
+    if (told !== null) location.hash = `#/session/${encodeURIComponent(told.session)}`;
+  };
+  return html`<details class="card new-work" onToggle=${(event) => setOpen(event.target.open)}>
+    <summary>New work</summary>
+    ${known !== null && html`<form onSubmit=${start}>
+      <div class="field"><label for="new-peer">Peer</label><select id="new-peer" name="peer" required>${known.peers.map((name) => html`<option value=${name}>${clip(name, 60)}</option>`)}</select></div>
+      <div class="field"><label for="new-workspace">Workspace</label><input id="new-workspace" name="workspace" required list="workspaces" value=${known.workspaces[0] ?? ""} placeholder="/home/me/project" /><datalist id="workspaces">${known.workspaces.map((path) => html`<option value=${path}></option>`)}</datalist></div>
+      <div class="field"><label for="new-prompt">Prompt</label><textarea id="new-prompt" name="prompt" rows="4" required></textarea></div>
+      <div class="buttons"><button class="primary" disabled=${busy}>${busy ? "Starting …" : "Start"}</button></div>
+    </form>`}
+  </details>`;
+}
+
+function Row({ item }) {
+  const { job } = item;
+  const title = oneLine(item.title || item.name || job?.prompt, 140) || "Session";
+  const running = job?.state === "running" && job.startedAt;
+  return html`<li class="row ${item.state}">
+    <span class="state ${item.state}">${stateWords(item)}</span>
+    <span class="title">${item.session ? html`<a href="#/session/${encodeURIComponent(item.session)}">${title}</a>` : title}</span>
+    <span class="chip">${clip(item.peer, 60)}</span>
+    <span class="numbers">${running ? `runs for ${age(clock.value - job.startedAt)}` : `${age(clock.value - item.updatedAt)} ago`}${item.cost ? ` · ${item.cost.amount} ${clip(item.cost.unit, 10)}` : ""}</span>
+    ${item.state === "failed" && job?.failure && html`<span class="problem">${oneLine(job.failure, 200)}</span>`}
+  </li>`;
+}
+
+export function Work() {
+  const [filter, setFilter] = useState({ state: "", peer: "", text: "" });
+  const set = (name) => (event) => setFilter({ ...filter, [name]: event.target.value });
+  const all = [...work.value.values()];
+  const peers = [...new Set(all.map((item) => item.peer))].sort();
+  const wanted = filter.text.toLowerCase();
+  const shown = all.filter((item) => (!filter.state || item.state === filter.state)
+    && (!filter.peer || item.peer === filter.peer)
+    && (!wanted || [item.title, item.name, item.job?.prompt, item.root].some((text) => String(text ?? "").toLowerCase().includes(wanted))));
+  shown.sort((one, two) => STATES.indexOf(one.state) - STATES.indexOf(two.state) || two.updatedAt - one.updatedAt);
+  const projects = new Map();
+  for (const item of shown) projects.set(item.root, [...(projects.get(item.root) ?? []), item]);
+  return html`
+    <h1>Work</h1>
+    ${rights.value === "act" && html`<${NewWork} />`}
+    <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
+      <label>State <select value=${filter.state} onChange=${set("state")}><option value="">all</option>${STATES.map((state) => html`<option value=${state}>${stateWords({ state })}</option>`)}</select></label>
+      <label>Peer <select value=${filter.peer} onChange=${set("peer")}><option value="">all</option>${peers.map((peer) => html`<option value=${peer}>${clip(peer, 60)}</option>`)}</select></label>
+      <label>Search <input type="search" value=${filter.text} onInput=${set("text")} /></label>
+    </form>
+    ${!all.length && html`<p class="empty">No work yet. Start some above, or in a terminal: <code>dragoman run scout "where is main defined?"</code></p>`}
+    ${all.length > 0 && !shown.length && html`<p class="empty">Nothing matches these filters.</p>`}
+    ${[...projects].map(([root, items]) => html`<section key=${root} class="project" aria-label=${clip(root, 400)}>
+      <h2>${clip(root, 400)}</h2>
+      <ul class="rows">${items.map((item) => html`<${Row} key=${item.id} item=${item} />`)}</ul>
+    </section>`)}`;
+}

@@ -1,0 +1,216 @@
+"""A console as a user has it: the command, brokers and an agent as processes, and real browsers.
+
+Needs Playwright's Python package and a Chromium of the system; `make test-console` says how to get
+them. Without them these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cli_shell import Cli, cli_in
+
+AGENT = Path(__file__).with_name("page_agent.py")
+TIMEOUT = 20.0
+"""Seconds for anything that has to appear; the machine may be busy."""
+
+
+def chromium() -> str | None:
+    named = os.environ.get("CHROMIUM")
+    return named or shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@dataclass
+class Served:
+    """A console that runs."""
+
+    cli: Cli
+    process: Any
+    link: str
+    log: list[str] = field(default_factory=list)
+    sessions: int = 0
+
+    @property
+    def url(self) -> str:
+        return self.link.partition("#")[0]
+
+    def new_link(self, *options: str) -> str:
+        done = self.cli.child("console", "link", *options)
+        assert done.code == 0, done.err
+        return done.out.strip()
+
+    def submit(self, prompt: str, *options: str) -> str:
+        """Leave a prompt with a broker, by the command line. The key of its session."""
+        self.sessions += 1
+        named = ("--session", f"s{self.sessions}")
+        words = ("run", "page", prompt, "--no-wait", "--format", "json", *named, *options)
+        with self.cli.terminal(*words) as terminal:
+            assert terminal.wait() == 0, terminal.shown
+        for line in terminal.shown.splitlines():
+            if '"JobSubmitted"' in line:
+                return str(json.loads(line)["session_key"])
+        raise AssertionError(terminal.shown)
+
+
+@contextmanager
+def serving(cli: Cli, *options: str, listen: str = "127.0.0.1:0") -> Iterator[Served]:
+    words = cli.argv("console", "--listen", listen, *options)
+    process = subprocess.Popen(  # noqa: TID251 - a test's own child, ended below
+        words, cwd=cli.cwd, env=cli.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stderr is not None
+    served = Served(cli, process, "")
+    lines = process.stderr
+    reader = threading.Thread(target=lambda: served.log.extend(lines), daemon=True)
+    reader.start()
+    try:
+        served.link = process.stdout.readline().strip()
+        assert served.link, served.log
+        yield served
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            code = process.wait(TIMEOUT)
+        finally:
+            process.kill()
+            process.wait()
+            reader.join(TIMEOUT)
+            process.stdout.close()
+            process.stderr.close()
+    assert code == 143, "".join(served.log)
+
+
+@pytest.fixture
+def cli() -> Iterator[Cli]:
+    # The folders of pytest have paths that are too long for a socket.
+    with tempfile.TemporaryDirectory(prefix="dgm") as name:
+        cli = cli_in(Path(name).resolve())
+        cli.extra["DRAGOMAN_WARM"] = "1"
+        peers = cli.home / "config_home" / "peers"
+        peers.mkdir(parents=True)
+        command = [sys.executable, str(AGENT), str(cli.home)]
+        (peers / "page.toml").write_text(
+            'name = "page"\ntitle = "Page agent"\nprotocol = "acp"\nroles = ["review"]\n'
+            f"[[launch]]\ncommand = {json.dumps(command)}\n"
+        )
+        settings = 'enabled_peers = ["page", "scout"]\npermissions = "ask"\n'
+        (cli.home / "config_home" / "config.toml").write_text(settings)
+        os.mkfifo(cli.cwd / "GO")
+        try:
+            yield cli
+        finally:
+            # As a child: Playwright has a loop running in this thread.
+            stopped = cli.child("broker", "stop", "--all")
+        assert stopped.code == 0, stopped.err
+        assert cli.agents_left() == []
+
+
+@pytest.fixture
+def console(cli: Cli) -> Iterator[Served]:
+    with serving(cli) as served:
+        yield served
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    sync_api: Any = pytest.importorskip("playwright.sync_api")
+    program = chromium()
+    if program is None:
+        pytest.skip("needs Chromium")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield browser
+        browser.close()
+
+
+class Tabs:
+    """Opens pages and keeps what went wrong in them."""
+
+    def __init__(self, browser: Any, served: Served) -> None:
+        self._browser = browser
+        self._served = served
+        self.contexts: list[Any] = []
+        self.problems: list[str] = []
+        self.expected: list[str] = []
+        """Texts of problems that a test brings about."""
+
+    def browser(self, **options: Any) -> Any:
+        """A browser of its own, that is not logged in."""
+        context = self._browser.new_context(**options)
+        context.set_default_timeout(TIMEOUT * 1000)
+        self.contexts.append(context)
+        context.on("page", self._watch)
+        return context
+
+    def _watch(self, page: Any) -> None:
+        def console(message: Any) -> None:
+            if message.type in ("error", "warning"):
+                self.problems.append(message.text)
+
+        def request(request: Any) -> None:
+            own = self._served.url.partition("://")[2]
+            if not request.url.partition("://")[2].startswith(own):
+                self.problems.append(f"a request to {request.url}")
+
+        page.on("console", console)
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("request", request)
+        page.on("websocket", request)
+
+    def open(self, path: str = "", **options: Any) -> Any:
+        """A page of a new browser that has logged in."""
+        context = self.browser(**options)
+        page = context.new_page()
+        page.goto(self._served.new_link())
+        page.get_by_text("connected", exact=True).wait_for()
+        if path:
+            page.goto(self._served.url + path)
+        return page
+
+
+@pytest.fixture
+def tabs(browser: Any, console: Served) -> Iterator[Tabs]:
+    tabs = Tabs(browser, console)
+    yield tabs
+    for context in tabs.contexts:
+        context.close()
+    left = [each for each in tabs.problems if not any(word in each for word in tabs.expected)]
+    assert left == []
+
+
+@pytest.fixture
+def page(tabs: Tabs) -> Any:
+    return tabs.open()
+
+
+Shot = Callable[[Any, str], None]
+
+
+@pytest.fixture
+def shot() -> Shot:
+    """Keep a picture of a page, in light and in dark, if CONSOLE_PICTURES names a folder."""
+    folder = os.environ.get("CONSOLE_PICTURES")
+
+    def take(page: Any, name: str) -> None:
+        if folder:
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme)
+                page.screenshot(path=f"{folder}/{name}-{scheme}.png")
+
+    return take

@@ -1,0 +1,71 @@
+"""Follow and answer the questions of one broker, over its socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from dragoman.broker.client.question_watch import answer_question, watch_questions
+from dragoman.broker.protocol import Settled, ShownQuestion
+from dragoman.errors import ConnectError, RemoteError
+from dragoman.paths import Paths
+from dragoman.rpc.tasks import TaskOwner
+from tests.aio import aio
+from tests.unit.console.broker_place import broker, submit
+from tests.unit.console.place import TIMEOUT, short_paths
+
+YES = {"outcome": {"outcome": "selected", "optionId": "yes"}}
+
+
+@pytest.fixture
+def paths() -> Iterator[Paths]:
+    with short_paths() as paths:
+        yield paths
+
+
+@aio
+async def test_questions_come_as_they_are_asked_and_go_as_they_are_answered(paths: Paths) -> None:
+    asked: asyncio.Queue[ShownQuestion] = asyncio.Queue()
+    settled: asyncio.Queue[Settled] = asyncio.Queue()
+    connected = asyncio.Event()
+    tasks = TaskOwner("test")
+    async with broker(paths) as (at, record), at.caller() as mine:
+        watching = tasks.start(
+            watch_questions(
+                record.address,
+                record.name,
+                answers=True,
+                on_question=asked.put_nowait,
+                on_settled=settled.put_nowait,
+                on_connected=connected.set,
+            ),
+            "watch",
+        )
+        async with asyncio.timeout(TIMEOUT):
+            await connected.wait()
+            await submit(mine, await mine.new(at.folder), "ask edit")
+            question = await asked.get()
+            with pytest.raises(RemoteError):
+                await answer_question(record.address, question.id, "other", YES)
+            assert await answer_question(record.address, question.id, question.digest, YES)
+            assert (await settled.get()).id == question.id
+            assert not await answer_question(record.address, question.id, question.digest, YES)
+    async with asyncio.timeout(TIMEOUT):
+        # The broker has ended, and so has this.
+        await asyncio.wait({watching})
+    await tasks.aclose()
+
+
+@aio
+async def test_a_broker_that_is_not_there_is_an_error(paths: Paths) -> None:
+    with pytest.raises(ConnectError):
+        await watch_questions(
+            str(paths.runtime / "none"),
+            "none",
+            answers=True,
+            on_question=lambda question: None,
+            on_settled=lambda over: None,
+            on_connected=lambda: None,
+        )

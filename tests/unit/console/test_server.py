@@ -1,0 +1,101 @@
+"""Where the console listens, and how it ends."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from dragoman.console.server import ConsoleOptions, parse_address, require_safe
+from dragoman.errors import AddressInUse, UsageError
+from dragoman.paths import Paths
+from dragoman.transports.http_server import TlsFiles
+from tests.aio import aio
+from tests.certificates import make_certificate
+from tests.unit.console.place import console, short_paths, told
+
+
+@pytest.fixture
+def paths() -> Iterator[Paths]:
+    with short_paths() as paths:
+        yield paths
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("127.0.0.1:80", ("127.0.0.1", 80)),
+        ("localhost:0", ("127.0.0.1", 0)),
+        ("[::1]:8730", ("::1", 8730)),
+        ("0.0.0.0:1", ("0.0.0.0", 1)),
+    ],
+)
+def test_an_address_has_a_host_and_a_port(text: str, found: tuple[str, int]) -> None:
+    assert parse_address(text) == found
+
+
+@pytest.mark.parametrize(
+    "text", ["", "8730", "127.0.0.1", "127.0.0.1:x", "a.b:1", "127.0.0.1:99999"]
+)
+def test_what_is_not_an_address_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--listen"):
+        parse_address(text)
+
+
+def test_other_machines_need_tls(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="needs TLS"):
+        require_safe(ConsoleOptions(host="0.0.0.0"))
+    require_safe(ConsoleOptions(host="::1"))
+    tls = TlsFiles(certificate=tmp_path / "a", key=tmp_path / "b")
+    require_safe(ConsoleOptions(host="0.0.0.0", tls=tls))
+
+
+@aio
+async def test_with_tls_the_cookie_is_for_tls_only(paths: Paths, tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    tls = TlsFiles(certificate=certificate, key=key)
+    trusted = ssl.create_default_context(cafile=str(certificate))
+    async with console(paths, tls=tls) as place:
+        assert place.url.startswith("https://")
+        async with httpx2.AsyncClient(
+            base_url=place.url, verify=trusted, headers=place.origin, trust_env=False
+        ) as client:
+            answer = await client.post("/api/v1/login", json={"token": place.secret})
+            assert "Secure" in answer.headers["set-cookie"]
+
+
+@aio
+async def test_another_name_is_let_in_if_it_is_given(paths: Paths) -> None:
+    async with console(paths, names=("phone.example",)) as place:
+        headers = {"host": "phone.example", "origin": "https://phone.example"}
+        async with place.client(headers=headers) as client:
+            answer = await client.post("/api/v1/login", json={"token": place.secret})
+            assert answer.status_code == 200
+
+
+@aio
+async def test_a_login_outlives_the_server(paths: Paths) -> None:
+    async with console(paths) as place, place.browser() as client:
+        cookies = dict(client.cookies)
+    async with console(paths) as place, place.client(cookies=cookies) as client:
+        assert (await client.get("/api/v1/me")).status_code == 200
+
+
+@aio
+async def test_it_ends_with_browsers_connected(paths: Paths) -> None:
+    async with console(paths) as place, place.browser() as client:
+        socket = await place.socket(client)
+        await told(socket, "snapshot")
+    await socket.wait_closed()
+    assert socket.close_code == 1001
+
+
+@aio
+async def test_a_port_that_is_taken_is_named(paths: Paths) -> None:
+    async with console(paths) as place:
+        with short_paths() as others, pytest.raises(AddressInUse, match=str(place.port)):
+            async with console(others, port=place.port):
+                pass
