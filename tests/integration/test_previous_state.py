@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -87,7 +88,7 @@ def test_a_session_of_before_goes_on_with_its_peer(cli: Cli) -> None:
 
 
 def test_the_ledger_of_before_is_added_up_exported_judged_and_written_on(cli: Cli) -> None:
-    (stats,) = rows(cli.child("stats", "--format", "json"))
+    (stats,) = rows(cli.child("stats", "--by", "role", "--format", "json"))
     assert (stats["key"], stats["attempts"], stats["ok"], stats["good"]) == ("research", 2, 2, 1)
     exported = rows(cli.child("ledger", "export"))
     attempts = {row["job"]: row for row in exported if row["type"] == "Attempt"}
@@ -99,7 +100,7 @@ def test_the_ledger_of_before_is_added_up_exported_judged_and_written_on(cli: Cl
     assert cli.child("verdict", UNJUDGED, "bad").code == 0
     done = cli.child("delegate", "research", QUESTION, "--peer", "scout")
     assert done.code == 0, done.err
-    (stats,) = rows(cli.child("stats", "--format", "json"))
+    (stats,) = rows(cli.child("stats", "--by", "role", "--format", "json"))
     assert (stats["attempts"], stats["good"], stats["bad"]) == (3, 1, 1)
     events = (cli.home / "state_home" / "events.jsonl").read_text().splitlines()
     jobs = [json.loads(line)["job"] for line in events]
@@ -113,13 +114,13 @@ def settings(cli: Cli) -> dict[str, list[str]]:
     """Every setting with its value and where it comes from."""
     done = cli.child("config", "show")
     assert done.code == 0, done.err
-    lines = [line.split(maxsplit=2) for line in done.out.splitlines()]
+    lines = [re.split(r"\s{2,}", line) for line in done.out.splitlines()]
     return {name: rest for name, *rest in lines}
 
 
 def test_the_settings_of_before_count(cli: Cli) -> None:
     file = cli.home / "config_home" / "config.toml"
-    assert settings(cli)["timeouts.total"] == ["600.0", str(file)]
+    assert settings(cli)["timeouts.total"] == ["10 min", str(file)]
     (cli.cwd / "dragoman.toml").unlink()
     assert settings(cli)["enabled_peers"] == ["helper", str(file)]
 
