@@ -214,7 +214,7 @@ def _request(
         ),
         unattended=unattended(plan.whole_policy, peer=plan.name, role=plan.role),
         budgets=plan.budgets,
-        # What a tool changes that the user allowed is no violation.
+        # A change by a tool that the user allowed is not a violation.
         watch_changes=not plan.tools_allowed,
         warm=plan.warm,
         ttl=plan.ttl,

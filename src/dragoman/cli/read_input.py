@@ -78,8 +78,8 @@ def read_prompt(
     """The text of a prompt: the argument, then what the file holds, then what was piped.
 
     What was piped is marked as such, unless it is all there is or a dash stands for it. A terminal
-    is not read: nobody would know that something is waited for. How long stdin is waited for, and
-    who is told, is up to `inputs.read_stdin`.
+    is not read: the user would not know that we wait for input. How long to wait for stdin, and
+    the notice, is up to `inputs.read_stdin`.
     """
     if argument == STDIN:
         argument, file = None, file or Path(STDIN)
@@ -157,7 +157,7 @@ def missing_mentions(text: str, workspace: Path) -> list[str]:
 
 
 def _like_path(name: str) -> bool:
-    # `@scope/package` of npm is told as well: it is a path as much as a name.
+    # npm's `@scope/package` is reported as well: it may be a path.
     return "/" in name or _SUFFIX.search(name) is not None
 
 
@@ -206,7 +206,7 @@ def _kind(data: bytes, path: Path) -> str:
             return kind
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
-    raise UsageError(f"{path} is no PNG, JPEG, GIF or WebP image")
+    raise UsageError(f"{path} is not a PNG, JPEG, GIF or WebP image")
 
 
 def blocks(

@@ -38,7 +38,7 @@ SHOWN_SIZE: Final = 80
 """Characters of a word out of a file that are shown."""
 
 MAX_MISTAKES: Final = 20
-"""Mistakes of one file that are told at once."""
+"""Maximum number of mistakes of one file that are reported at once."""
 
 MAX_DEPTH: Final = 50
 """Tables in tables. Settings have three; a file with thousands is written against us."""

@@ -21,7 +21,7 @@ from dragoman.policy.approver import Approver
 from dragoman.runs.adapter_run import adapter_work
 from dragoman.runs.context import load_context
 from dragoman.runs.run import Run
-from dragoman.runs.run_request import RunRequest
+from dragoman.runs.run_values import RunRequest
 
 if TYPE_CHECKING:
     from dragoman.store.records import SessionRecord
@@ -73,7 +73,7 @@ def _request(peer: str, workspace: Path, record: SessionRecord | None) -> RunReq
         adapter=None,
         workspace=workspace,
         record=record,
-        # A session that the peer has lost goes on in a new one, which is told what was said.
+        # A session that the peer has lost continues in a new one with a summary.
         fresh=True,
         brief=True,
         keep_open=True,

@@ -32,7 +32,7 @@ READING: Final = frozenset({"GET", "HEAD"})
 
 
 class ConsoleGuard(AddressGuard):
-    """Lets in browsers with a token, and anybody to the shell of the page and the login."""
+    """Requires a token, except for the static page and the login."""
 
     takes_websockets = True
 

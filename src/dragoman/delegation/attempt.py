@@ -366,7 +366,7 @@ class Attempt:
         if changed is None or self._approver is None or not self._enforced.restricts:
             return ()
         if self.setting.request.session.allow_tool:
-            # What a tool changes that the user allowed is no violation.
+            # A change by a tool that the user allowed is not a violation.
             return ()
         files = without_own(str(workspace), [one.path for one in changed.files])
         return unapproved(files, self._approver.rulings, workspace=workspace)

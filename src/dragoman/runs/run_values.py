@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
-from msgspec import Struct
-
 from msgspec import Struct, field
 from msgspec.structs import replace
 

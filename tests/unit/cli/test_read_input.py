@@ -159,7 +159,7 @@ def test_nothing_outside_of_the_workspace_can_be_mentioned(workspace: Path, ment
 
 
 def test_a_name_that_no_system_allows_is_no_mention(workspace: Path) -> None:
-    assert list(mentioned(f"@{'x' * 5000} @~nobody-at-all/x", workspace)) == []
+    assert list(mentioned(f"@{'x' * 5000} @~no-such-user/x", workspace)) == []
 
 
 def test_text_is_embedded_where_the_agent_takes_it_and_named_elsewhere(workspace: Path) -> None:

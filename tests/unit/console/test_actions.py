@@ -34,7 +34,7 @@ async def test_what_cannot_be_started_is_refused_before_anything_runs(
     with pytest.raises(UsageError, match="enable codex"):
         await start_run("codex", "x", tmp_path)
     with pytest.raises((UnknownPeer, UsageError)):
-        await start_run("nobody", "x", tmp_path)
+        await start_run("missing", "x", tmp_path)
     with pytest.raises(UsageError, match="empty"):
         await start_run("scout", " ", tmp_path)
     with pytest.raises(UsageError, match="not a directory"):

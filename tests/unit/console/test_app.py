@@ -95,7 +95,7 @@ async def test_mistakes_get_an_error_that_says_what_is_wrong(paths: Paths, tmp_p
     async with console(paths) as place, place.browser() as client:
         for path, body, status, word in (
             ("/api/v1/runs", run | {"workspace": "relative"}, 400, "not a directory"),
-            ("/api/v1/runs", run | {"peer": "nobody"}, 400, "nobody"),
+            ("/api/v1/runs", run | {"peer": "missing"}, 400, "missing"),
             ("/api/v1/runs", run | {"prompt": 3}, 400, "prompt"),
             ("/api/v1/sessions/s-1/prompt", {"text": "x"}, 404, "no session"),
             ("/api/v1/jobs/j-1/cancel", {}, 404, "no job"),

@@ -1,4 +1,4 @@
-"""Files that change are told, by the system or by looking."""
+"""Changed files are reported, by the system or by polling."""
 
 from __future__ import annotations
 

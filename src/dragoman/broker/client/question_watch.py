@@ -13,8 +13,15 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.broker.client.hello import ANSWER_TIMEOUT, ask_broker, open_stream, watch
-from dragoman.broker.methods import ANSWER, QUESTION, SETTLED, WATCH
-from dragoman.broker.protocol import QuestionAnswer, Settled, ShownQuestion
+from dragoman.broker.protocol import (
+    ANSWER,
+    QUESTION,
+    SETTLED,
+    WATCH,
+    QuestionAnswer,
+    Settled,
+    ShownQuestion,
+)
 from dragoman.errors import InvalidAnswer
 from dragoman.rpc import Connection, ConnectionSettings, End
 from dragoman.rpc.responder import Ignore
