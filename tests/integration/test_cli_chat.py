@@ -177,7 +177,7 @@ def test_the_prompt_is_not_in_a_file_that_gets_the_answers(cli: Cli) -> None:
 def test_several_lines_are_one_prompt(cli: Cli, typed: str) -> None:
     with chat(cli) as it:
         it.type(typed)
-        it.say("", "you said first\r\nsecond\r\nthird\r\n")
+        it.say("", "you said first\r\nsecond\r\nthird")
         it.leave()
     assert it.terminal.shown.count("you said") == 1
     assert history(cli) == ["first\nsecond\nthird"]
@@ -186,7 +186,7 @@ def test_several_lines_are_one_prompt(cli: Cli, typed: str) -> None:
 def test_a_paste_that_ends_its_last_line_is_not_sent(cli: Cli) -> None:
     with chat(cli) as it:
         it.type("\x1b[200~one\ntwo\n\x1b[201~and more")
-        it.say("", "you said one\r\ntwo\r\nand more\r\n")
+        it.say("", "you said one\r\ntwo\r\nand more")
         it.leave()
 
 
@@ -245,7 +245,7 @@ def test_what_is_typed_in_a_turn_waits_in_the_prompt_and_is_not_sent(cli: Cli) -
         it.type("early" + ENTER)
         go.touch()
         it.expect(READY)
-        it.say("late", "you said early\r\nlate\r\n")
+        it.say("late", "you said early\r\nlate")
         it.leave()
 
 

@@ -1,6 +1,7 @@
 """Output of commands: text for people, JSON lines for programs.
 
 `escape` escapes control characters, `terminal` writes and colours, `tables` lays out rows,
-`questions` asks on a terminal. Turns are rendered by `turn_text`, `jsonl` and `quiet`. No module
-here depends on a command.
+`questions` asks on a terminal. Turns are rendered by `turn_text`, `jsonl` and `quiet`; on terminals
+`live_area` redraws the last rows, and `markdown_stream` and `styled_rows` make rows of Markdown. No
+module here depends on a command.
 """
