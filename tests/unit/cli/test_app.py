@@ -55,7 +55,7 @@ def complete(words: str) -> list[str]:
 
 
 def test_a_shell_completes_commands_options_and_names_of_peers() -> None:
-    assert complete("dragoman c") == ["chat", "config"]
+    assert complete("dragoman c") == ["chat", "console", "config"]
     assert complete("dragoman run --approve-r") == ["--approve-reads"]
     assert "codex" in complete("dragoman run co")
 

@@ -201,7 +201,7 @@ def test_what_is_no_image_or_too_large_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "x.png").write_text("not at all")
-    with pytest.raises(UsageError, match="no PNG, JPEG, GIF or WebP"):
+    with pytest.raises(UsageError, match="not a PNG, JPEG, GIF or WebP"):
         read_image(tmp_path / "x.png")
     monkeypatch.setattr(read_input, "IMAGE_SIZE", 5)
     with pytest.raises(UsageError, match="has more than 5 bytes"):
