@@ -211,6 +211,6 @@ def shot() -> Shot:
         if folder:
             for scheme in ("light", "dark"):
                 page.emulate_media(color_scheme=scheme)
-                page.screenshot(path=f"{folder}/{name}-{scheme}.png")
+                page.screenshot(path=f"{folder}/console-{name}-{scheme}.png")
 
     return take

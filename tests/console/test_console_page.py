@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from tests.console.conftest import Served, Shot, Tabs
+from tests.console.conftest import Served, Shot, Tabs, serving
+from tests.integration.cli_shell import Cli
 
 
 def release(console: Served) -> None:
@@ -118,6 +120,35 @@ def test_reload_and_reconnect_in_mid_turn_lose_nothing(console: Served, tabs: Ta
     page.get_by_text("Turn ended: ok").wait_for()
     assert page.get_by_text("First bold words").count() == 1
     assert page.get_by_label("You").count() == 1
+
+
+def test_a_console_that_is_started_again_loses_nothing(browser: Any, cli: Cli) -> None:
+    with serving(cli) as first:
+        port = first.url.rstrip("/").rpartition(":")[2]
+        tabs = Tabs(browser, first)
+        page = tabs.open()
+        key = first.submit("stream")
+        asked = first.submit("ask", "--cwd", str(_folder(cli, "other")))
+        page.get_by_role("article", name="Run the tests").wait_for()
+        page.goto(f"{first.url}#/session/{key}")
+        page.locator("strong", has_text="bold").wait_for()
+    page.get_by_text("connecting").wait_for()
+    (cli.cwd / "GO").write_text("go\n")
+    with serving(cli, listen=f"127.0.0.1:{port}") as second:
+        page.get_by_text("Turn ended: ok").wait_for()
+        assert page.get_by_text("First bold words").count() == 1
+        # The question waited meanwhile.
+        page.goto(f"{second.url}#/session/{asked}")
+        page.get_by_role("button", name="Allow").click()
+        page.get_by_text("answer 1: allowed").wait_for()
+        page.context.close()
+    assert all("ERR_CONNECTION_REFUSED" in each for each in tabs.problems), tabs.problems
+
+
+def _folder(cli: Cli, name: str) -> Path:
+    folder = cli.cwd / name
+    folder.mkdir()
+    return folder
 
 
 def test_output_of_an_agent_stays_text(console: Served, page: Any, shot: Shot) -> None:
