@@ -175,7 +175,7 @@ def test_work_is_started_continued_queued_and_stopped_from_the_page(
 ) -> None:
     page.get_by_role("navigation").get_by_role("link", name="Work").click()
     page.get_by_text("New work").click()
-    page.locator("#new-peer").select_option("page")
+    page.get_by_label("Who").select_option("peer:page")
     page.get_by_label("Workspace").fill(str(console.cli.cwd))
     page.get_by_label("Prompt").fill("hello there")
     page.get_by_role("button", name="Start").click()
@@ -192,6 +192,26 @@ def test_work_is_started_continued_queued_and_stopped_from_the_page(
     page.get_by_role("navigation").get_by_role("link", name="Work").click()
     page.locator(".row", has_text="done").wait_for()
     shot(page, "work")
+
+
+def test_work_is_delegated_from_the_page_and_its_questions_come_to_the_inbox(
+    console: Served, page: Any
+) -> None:
+    page.get_by_role("navigation").get_by_role("link", name="Work").click()
+    page.get_by_text("New work").click()
+    page.get_by_label("Who").select_option("role:review")
+    page.get_by_label("Workspace").fill(str(console.cli.cwd))
+    page.get_by_label("Prompt").fill("ask delegated")
+    page.get_by_role("button", name="Start").click()
+    page.get_by_role("navigation").get_by_role("link", name="Inbox").click()
+    card = page.get_by_role("article", name="Run the tests")
+    card.wait_for()
+    card.get_by_role("button", name="Allow").click()
+    card.wait_for(state="detached")
+    page.get_by_role("navigation").get_by_role("link", name="Work").click()
+    page.locator(".row", has_text="page").get_by_role("link").first.click()
+    page.get_by_text("answer 1: allowed").wait_for()
+    page.get_by_text("Turn ended: ok").wait_for()
 
 
 def test_ten_thousand_events_stay_smooth(console: Served, page: Any) -> None:

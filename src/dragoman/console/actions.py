@@ -1,30 +1,40 @@
-"""What a person does from the page: prompt a peer, stop a job.
+"""What a person starts from the page: a prompt to a peer, and work that is delegated by its role.
 
-Builds the request for `runs.run`, which leaves the prompt with a broker. The policy is that of the
-settings, and where it says `ask`, the question comes to the inbox.
+Builds the request for `runs.run`, which leaves the prompt with a broker, or for `delegation`, which
+runs in this process. The policy is that of the settings, and where it says `ask`, the question
+comes to the inbox.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dragoman.catalogue.enforcement import enforce
 from dragoman.catalogue.launch import way_to
 from dragoman.client.options import ConnectOptions
+from dragoman.delegation import DelegationListener, DelegationRequest, delegate_request
 from dragoman.delegation.permission_ceiling import policy_for
-from dragoman.errors import UsageError
+from dragoman.errors import DragomanError, UsageError
 from dragoman.events.parts import Text
 from dragoman.policy import allows_everything, unattended
 from dragoman.policy.approver import Approver
+from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.adapter_run import adapter_work
+from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.context import load_context
 from dragoman.runs.run import Run
 from dragoman.runs.run_values import RunRequest
 
 if TYPE_CHECKING:
+    from dragoman.client.permissions import Decision, Question
+    from dragoman.runs.context import RunContext
     from dragoman.store.records import SessionRecord
+
+
+log: Final = logging.getLogger("dragoman.console")
 
 
 async def start_run(peer: str, prompt: str, workspace: Path) -> tuple[str, str]:
@@ -39,6 +49,59 @@ async def continue_session(record: SessionRecord, prompt: str) -> tuple[str, str
     return await _submit(request, prompt)
 
 
+class RunningDelegations:
+    """Delegations that were started from the page. They end with the console."""
+
+    def __init__(self) -> None:
+        self._tasks = TaskOwner("console delegations")
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+
+    async def start(self, role: str, prompt: str, workspace: Path) -> str:
+        """Delegate work. Returns the id of its job. Raises what keeps it from being begun."""
+        request = DelegationRequest(role=role, prompt=prompt, workspace=workspace)
+        place = await asyncio.to_thread(_context, workspace)
+        begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._tasks.start(self._run(request, place, begun), f"delegate {role}")
+        return await begun
+
+    async def _run(
+        self, request: DelegationRequest, place: RunContext, begun: asyncio.Future[str]
+    ) -> None:
+        try:
+            await delegate_request(
+                request,
+                place=place,
+                listener=_BegunListener(begun),
+                caller=_from_inbox,
+                cancel=CancelHandle(),
+            )
+        except DragomanError as error:
+            if begun.done():
+                log.warning("delegated work failed: %s", error)
+            else:
+                begun.set_exception(error)
+        finally:
+            if not begun.done():
+                begun.set_exception(UsageError("nothing was begun"))
+
+
+class _BegunListener(DelegationListener):
+    def __init__(self, begun: asyncio.Future[str]) -> None:
+        self._begun = begun
+
+    def job(self, job: str) -> None:
+        if not self._begun.done():
+            self._begun.set_result(job)
+
+
+async def _from_inbox(question: Question) -> Decision:
+    """Wait for the answer of the inbox, which comes by the broker and ends this."""
+    await asyncio.Event().wait()
+    raise AssertionError("this wait has no end of its own")
+
+
 async def _submit(request: RunRequest, prompt: str) -> tuple[str, str]:
     if not prompt.strip():
         raise UsageError("the prompt is empty")
@@ -46,10 +109,14 @@ async def _submit(request: RunRequest, prompt: str) -> tuple[str, str]:
         return run.opened.key, await run.submit([Text(prompt)])
 
 
-def _request(peer: str, workspace: Path, record: SessionRecord | None) -> RunRequest:
+def _context(workspace: Path) -> RunContext:
     if not workspace.is_absolute() or not workspace.is_dir():
         raise UsageError(f"not a directory: {workspace}; name one by its full path")
-    place = load_context(workspace)
+    return load_context(workspace)
+
+
+def _request(peer: str, workspace: Path, record: SessionRecord | None) -> RunRequest:
+    place = _context(workspace)
     settings = place.config.settings
     if not place.is_enabled(peer):
         raise UsageError(f"{peer} is not enabled; `dragoman peers enable {peer}` does that")

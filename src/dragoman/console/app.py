@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from dragoman.console.actions import continue_session, start_run
+from dragoman.console.actions import RunningDelegations, continue_session, start_run
 from dragoman.console.event_socket import EventSocket
 from dragoman.console.guard import LOGIN, LOGOUT, TOKEN
 from dragoman.console.questions import OpenPermission
@@ -84,6 +84,12 @@ class _NewRun(Struct):
     workspace: str
 
 
+class _NewDelegation(Struct):
+    role: str
+    prompt: str
+    workspace: str
+
+
 def static_files() -> dict[str, bytes]:
     """The files of the page by their paths."""
     found: dict[str, bytes] = {}
@@ -135,6 +141,7 @@ class ConsoleApp:
         self._files = static_files()
         self._policy = content_policy(self._files["index.html"])
         self._sockets: set[EventSocket] = set()
+        self.delegations = RunningDelegations()
         state.on_state_file(self._file_changed)
         self.asgi = Starlette(
             routes=[
@@ -147,6 +154,7 @@ class ConsoleApp:
                 Route("/api/v1/work", self._json(self._work)),
                 Route("/api/v1/peers", self._json(self._peers)),
                 Route("/api/v1/runs", self._json(self._start), methods=["POST"]),
+                Route("/api/v1/delegations", self._json(self._delegate), methods=["POST"]),
                 Route("/api/v1/questions/{id}/answer", self._json(self._answer), methods=["POST"]),
                 Route("/api/v1/sessions/{key}", self._json(self._session)),
                 Route("/api/v1/sessions/{key}/prompt", self._json(self._prompt), methods=["POST"]),
@@ -264,7 +272,11 @@ class ConsoleApp:
         place = load_context(Path.home())
         names = [name for name in place.catalogue.names if place.is_enabled(name)]
         workspaces = dict.fromkeys(item["root"] for item in self._state.work if item["root"])
-        return {"peers": names, "workspaces": list(workspaces)[:50]}
+        return {
+            "peers": names,
+            "roles": list(place.role_catalogue().roles),
+            "workspaces": list(workspaces)[:50],
+        }
 
     async def _answer(self, request: Request) -> Any:
         reply = msgspec.json.decode(await request.body(), type=_QuestionReply)
@@ -297,6 +309,11 @@ class ConsoleApp:
         asked = msgspec.json.decode(await request.body(), type=_NewRun)
         session, job = await start_run(asked.peer, asked.prompt, Path(asked.workspace))
         return {"session": session, "job": job}
+
+    async def _delegate(self, request: Request) -> Any:
+        asked = msgspec.json.decode(await request.body(), type=_NewDelegation)
+        job = await self.delegations.start(asked.role, asked.prompt, Path(asked.workspace))
+        return {"job": job}
 
     async def _cancel(self, request: Request) -> Any:
         return {"cancelled": await cancel_job(request.path_params["id"], paths=self._state.paths)}

@@ -190,7 +190,9 @@ class LiveState:
     async def _read(self) -> None:
         sessions, jobs = await asyncio.to_thread(self._load)
         self._sessions = {record.key: record for record in sessions}
-        self._jobs = jobs
+        # What is delegated is done in its attempts, each of which is a job with a session.
+        parents = {job.id.rpartition("-")[0] for job in jobs if _is_attempt(job)}
+        self._jobs = [job for job in jobs if job.id not in parents]
         self._tell_work()
         for listener in list(self._store_listeners):
             listener()

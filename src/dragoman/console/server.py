@@ -97,6 +97,7 @@ async def _end(server: HttpServer, app: ConsoleApp, state: LiveState) -> None:
     server.stop_listening()
     app.close_sockets()
     await server.aclose()
+    await app.delegations.aclose()
     await state.aclose()
 
 

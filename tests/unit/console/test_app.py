@@ -91,12 +91,16 @@ async def test_a_link_is_exchanged_once_for_a_cookie_that_scripts_cannot_read(
 
 @aio
 async def test_mistakes_get_an_error_that_says_what_is_wrong(paths: Paths, tmp_path: Path) -> None:
+    work = {"role": "review", "prompt": "x", "workspace": str(tmp_path)}
     run = {"peer": "scout", "prompt": "x", "workspace": str(tmp_path)}
     async with console(paths) as place, place.browser() as client:
         for path, body, status, word in (
             ("/api/v1/runs", run | {"workspace": "relative"}, 400, "not a directory"),
             ("/api/v1/runs", run | {"peer": "missing"}, 400, "missing"),
             ("/api/v1/runs", run | {"prompt": 3}, 400, "prompt"),
+            ("/api/v1/delegations", work | {"workspace": "relative"}, 400, "not a directory"),
+            ("/api/v1/delegations", work | {"role": "nonsense"}, 400, "nonsense"),
+            ("/api/v1/delegations", work | {"prompt": " "}, 400, "empty"),
             ("/api/v1/sessions/s-1/prompt", {"text": "x"}, 404, "no session"),
             ("/api/v1/jobs/j-1/cancel", {}, 404, "no job"),
             ("/api/v1/questions/1/answer", {"digest": "x"}, 409, "answered already"),

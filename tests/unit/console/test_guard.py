@@ -15,6 +15,7 @@ from tests.unit.console.place import console, short_paths, told
 DATA = ("/api/v1/me", "/api/v1/inbox", "/api/v1/work", "/api/v1/peers", "/api/v1/sessions/s-1")
 ACTS = (
     "/api/v1/runs",
+    "/api/v1/delegations",
     "/api/v1/questions/1/answer",
     "/api/v1/sessions/s-1/prompt",
     "/api/v1/jobs/j-1/cancel",

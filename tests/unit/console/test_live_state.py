@@ -140,6 +140,21 @@ async def test_finished_work_is_new_until_it_is_seen_in_any_browser(paths: Paths
     assert SeenJobs(paths).jobs == [done.id]
 
 
+@aio
+async def test_delegated_work_is_shown_by_its_attempts_and_not_twice(paths: Paths) -> None:
+    with store_of(paths) as store:
+        one = session()
+        store.create_session(one)
+        parent = job(one.key, state="ended", outcome="ok", started_at=1.0, ended_at=2.0)
+        attempt = job(one.key, id=f"{parent.id}-1", state="ended", outcome="ok", started_at=1.0)
+        begun = job(state="running", started_at=3.0, runner={"pid": os.getpid()})
+        for each in (parent, attempt, begun):
+            store.create_job(each)
+    async with watching(paths) as seen:
+        assert [each.id for each in seen.state.jobs_of(one.key)] == [attempt.id]
+        assert {item["id"] for item in seen.state.work} == {one.key, begun.id}
+
+
 @pytest.mark.parametrize(
     ("jobs", "waiting", "state"),
     [

@@ -18,14 +18,23 @@ function NewWork() {
     event.preventDefault();
     const form = event.target.elements;
     setBusy(true);
-    const told = await act(() => call("runs", { peer: form.peer.value, workspace: form.workspace.value.trim(), prompt: form.prompt.value }), "Started.");
+    const [way, name] = [form.who.value.slice(0, 4), form.who.value.slice(5)];
+    const given = { workspace: form.workspace.value.trim(), prompt: form.prompt.value };
+    const told = way === "peer"
+      ? await act(() => call("runs", { peer: name, ...given }), "Started.")
+      : await act(() => call("delegations", { role: name, ...given }), "Delegated.");
     setBusy(false);
-    if (told !== null) location.hash = `#/session/${encodeURIComponent(told.session)}`;
+    if (told === null) return;
+    if (told.session) location.hash = `#/session/${encodeURIComponent(told.session)}`;
+    else event.target.reset();
   };
   return html`<details class="card new-work" onToggle=${(event) => setOpen(event.target.open)}>
     <summary>New work</summary>
     ${known !== null && html`<form onSubmit=${start}>
-      <div class="field"><label for="new-peer">Peer</label><select id="new-peer" name="peer" required>${known.peers.map((name) => html`<option value=${name}>${clip(name, 60)}</option>`)}</select></div>
+      <div class="field"><label for="new-who">Who</label><select id="new-who" name="who" required>
+        <optgroup label="One peer">${known.peers.map((name) => html`<option value="peer:${name}">${clip(name, 60)}</option>`)}</optgroup>
+        <optgroup label="Delegate by role">${known.roles.map((name) => html`<option value="role:${name}">${clip(name, 60)}</option>`)}</optgroup>
+      </select></div>
       <div class="field"><label for="new-workspace">Workspace</label><input id="new-workspace" name="workspace" required list="workspaces" value=${known.workspaces[0] ?? ""} placeholder="/home/me/project" /><datalist id="workspaces">${known.workspaces.map((path) => html`<option value=${path}></option>`)}</datalist></div>
       <div class="field"><label for="new-prompt">Prompt</label><textarea id="new-prompt" name="prompt" rows="4" required></textarea></div>
       <div class="buttons"><button class="primary" disabled=${busy}>${busy ? "Starting …" : "Start"}</button></div>
