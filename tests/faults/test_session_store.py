@@ -215,7 +215,7 @@ def make_room():
 """
     told = run(PRELUDE + limit + FILLING, tmp_path / "sessions.db")
     assert told["kind"] == "StoreError"
-    assert "limited for this user" in told["message"]
+    assert "over quota" in told["message"]
     assert told["confirmed"] > 10
 
 
@@ -235,7 +235,7 @@ with Store.open(path, read_only=True) as store:
     tell(message=message, lines=[data.decode() for _, data in store.lines("s-one")])
 """
     told = run(PRELUDE + program, path, inside=inside)
-    assert "let DRAGOMAN_STATE_HOME name another" in told["message"]
+    assert "set DRAGOMAN_STATE_HOME to another" in told["message"]
     assert told["lines"] == [line(0).decode()]
 
 
@@ -283,7 +283,7 @@ async def test_a_damaged_file_is_told_once_and_set_aside_and_a_new_one_takes_wha
             assert await writer.flush()
             # The new one does not have that session.
             assert [type(error) for error in told] == [StoreCorrupt, UnknownSession]
-            assert "a new one was begun" in str(told[0])
+            assert "a new one was created" in str(told[0])
             writer.put(lambda store: store.create_session(session("s-two")))
             writer.append("s-two", 0, [b"{}"])
         assert [number for number, _ in store.lines("s-two")] == [0]

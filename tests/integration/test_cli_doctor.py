@@ -109,7 +109,7 @@ def test_a_ledger_with_a_value_of_a_newer_dragoman_is_left_alone_and_work_goes_o
     ledger.close()
     done = cli.child(*ask)
     assert done.code == 0 and "app.py" in done.out, done.err
-    assert "ledger.db: it holds a value that this dragoman does not know" in done.err
+    assert "ledger.db: it contains a value that this version does not know" in done.err
     assert list(state.glob("ledger.db.damaged-*")) == []
 
 

@@ -24,14 +24,15 @@ from dragoman.store.store import Store, store_path
 log: Final = logging.getLogger("dragoman.retention")
 
 INTERVAL: Final = 24 * 3600.0
-"""Seconds between two times, on one machine."""
+"""Seconds between two runs on one machine."""
 
 LONG_AGO: Final = 30 * 24 * 3600.0
-"""Seconds after which the first command deletes nothing yet. A clock that runs years ahead for an
-hour would make everything old; with a clock that is right, it is done a day later."""
+"""If the last run is longer ago than this many seconds, the first command deletes nothing. A
+clock that is years ahead for an hour would make everything look old; with a correct clock the
+deletion runs a day later."""
 
 STAMP: Final = "retention.stamp"
-"""The file in the state folder whose time says when it was done last."""
+"""File in the state directory whose mtime is the time of the last run."""
 
 CONFIG_FILE: Final = "config.toml"
 
@@ -45,22 +46,22 @@ def retain(
     environ: Mapping[str, str] | None = None,
     now: float | None = None,
 ) -> bool:
-    """Delete what is too old or too much in the state folder, by the settings in the config folder,
-    if that was not done today. False if it was, or if there is nothing. It blocks while the disk
-    does."""
+    """Delete what exceeds the age and size limits in the state directory, by the settings in
+    the config directory, unless that was done today. False if it was, or if there is nothing to
+    do. Blocks on the disk."""
     now = time.time() if now is None else now
     files = (store_path(state), ledger_path(state))
     done_at = _done_at(state / STAMP)
     if not any(os.path.exists(path) for path in files) or not _is_due(state / STAMP, now):
         return False
     if done_at is not None and now - done_at > LONG_AGO:
-        log.info("nothing old is deleted before tomorrow: the last time is long ago")
+        log.info("retention deletes nothing before tomorrow: its last run was long ago")
         return False
     try:
         settings = load_own(config / CONFIG_FILE, environ)
     except ConfigInvalid as error:
-        # It may say that all is to be kept.
-        log.warning("nothing old is deleted: %s", error)
+        # The settings may say to keep everything.
+        log.warning("retention is skipped: %s", error)
         return False
     age = settings.keep_days * DAY
     try:
@@ -70,9 +71,9 @@ def retain(
                 ledger.check_kept()
                 gone = ledger.prune(now - age)
             if gone:
-                log.info("%d attempts went, which are older than %g days", gone, settings.keep_days)
+                log.info("deleted %d attempts older than %g days", gone, settings.keep_days)
     except StoreError as error:
-        log.warning("nothing old is deleted: %s", error)
+        log.warning("retention is skipped: %s", error)
     if age:
         for path in files:
             _delete_aside(path, now - age)
@@ -87,11 +88,11 @@ def _retain_sessions(path: Path, age: float, max_size: int, now: float) -> None:
         if age:
             old = store.prune(age, closed_only=True, now=now)
             if old.sessions or old.jobs:
-                log.info("%d sessions and %d jobs went for their age", old.sessions, old.jobs)
+                log.info("deleted %d old sessions and %d jobs", old.sessions, old.jobs)
         if max_size:
             large = store.shrink(max_size, now=now)
             if large.sessions:
-                log.info("%d sessions went: more than %d bytes", large.sessions, max_size)
+                log.info("deleted %d sessions: more than %d bytes", large.sessions, max_size)
 
 
 def _delete_aside(path: Path, before: float) -> None:
@@ -111,21 +112,21 @@ def _done_at(stamp: Path) -> float | None:
 
 
 def _is_due(stamp: Path, now: float) -> bool:
-    """Whether it is time; if so, the stamp says now that it was done."""
+    """Whether retention is due. If so, updates the stamp file."""
     try:
         done_at = stamp.stat().st_mtime
-        # A clock that was set back must not put it off for years.
+        # A clock that was set back must not postpone it for years.
         if now - INTERVAL < done_at <= now + INTERVAL:
             return False
     except FileNotFoundError:
         pass
     except OSError as error:
-        log.warning("%s cannot be read, and nothing old is deleted: %s", stamp, error)
+        log.warning("retention is skipped: cannot read %s: %s", stamp, error)
         return False
     try:
         os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
         os.utime(stamp, (now, now))
     except OSError as error:
-        log.warning("%s cannot be written, and nothing old is deleted: %s", stamp, error)
+        log.warning("retention is skipped: cannot write %s: %s", stamp, error)
         return False
     return True

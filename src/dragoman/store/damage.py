@@ -22,15 +22,15 @@ LOCK_TIMEOUT: Final = 10.0
 """Seconds to wait for another process that sets a file aside, which takes a few renames."""
 
 MARK: Final = ".damaged-"
-"""Stands in the name of a file that was set aside, before the time."""
+"""Precedes the time in the name of a file that was set aside."""
 
 STAMP_FORMAT: Final = "%Y%m%d-%H%M%S"
 
 COMPANIONS: Final = ("-wal", "-shm")
-"""What SQLite keeps beside a file."""
+"""Suffixes of the files that SQLite keeps beside a database."""
 
 SHOWN: Final = 3
-"""Problems of a file that are told at most."""
+"""Maximum number of problems reported per file."""
 
 _CODES: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PRIMARY: Final = 0xFF
@@ -38,16 +38,17 @@ _UNDECODABLE: Final = "Could not decode to UTF-8"
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether an error says that what is in the file is not what was written there."""
+    """Whether an error means that the content of the file is not what was written."""
     if not isinstance(error, sqlite3.Error):
         return False
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY
-    # A text that is not UTF-8 is found by the module for Python, which has no code for it.
+    # Text that is not UTF-8 is detected by Python's sqlite3 module, which sets no error code for
+    # it.
     return code in _CODES or str(error).startswith(_UNDECODABLE)
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another one that takes its place."""
+    """Identifies a file, to tell it from another one at the same path."""
     try:
         found = path.stat()
     except OSError:
@@ -56,8 +57,8 @@ def identity_of(path: Path) -> tuple[int, int] | None:
 
 
 def set_aside(path: Path, identity: tuple[int, int] | None) -> Path | None:
-    """Move a damaged file and its companions aside; the new path. None if another process was
-    faster: then another file stands there already, or none. Raises OSError."""
+    """Move a damaged file and its companions aside; returns the new path. None if another
+    process was faster: the path then has another file, or none. Raises OSError."""
     with _alone_in(path.parent):
         return _set_aside(path, identity)
 
@@ -71,7 +72,7 @@ def _set_aside(path: Path, identity: tuple[int, int] | None) -> Path | None:
     while os.path.exists(target):
         number += 1
         target = path.with_name(f"{path.name}{MARK}{stamp}-{number}")
-    # First the log: a new file beside an old log would be taken for its own.
+    # The log first: SQLite would apply an old log to a new file beside it.
     for suffix in COMPANIONS:
         companion = path.with_name(path.name + suffix)
         with contextlib.suppress(FileNotFoundError):
@@ -82,23 +83,22 @@ def _set_aside(path: Path, identity: tuple[int, int] | None) -> Path | None:
 
 @contextlib.contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Let one process at a time set files of a folder aside: the next one would move the new file.
-    Not on Windows, where a file that another process has open cannot be moved."""
+    """Let one process at a time set files of a directory aside: a second one would move the new
+    file. Not on Windows, where a file that another process has open cannot be moved."""
     if sys.platform == "win32":
         yield
         return
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if not wait_for_lock(fd, timeout=LOCK_TIMEOUT):
-            raise TimeoutError(errno.ETIMEDOUT, f"another process keeps {folder} locked")
+            raise TimeoutError(errno.ETIMEDOUT, f"another process holds the lock of {folder}")
         yield
     finally:
         os.close(fd)
 
 
 def set_aside_at(path: Path) -> float:
-    """When a file was set aside, as its name says; when it was last written if it does not. A file
-    may have been written long before."""
+    """When a file was set aside, from its name; else its mtime, which may be much older."""
     stamp = path.name.rpartition(MARK)[2][: len("YYYYmmdd-HHMMSS")]
     try:
         return time.mktime(time.strptime(stamp, STAMP_FORMAT))
@@ -107,7 +107,7 @@ def set_aside_at(path: Path) -> float:
 
 
 def aside_of(path: Path) -> list[Path]:
-    """Earlier files of this path that were set aside, the oldest first."""
+    """Files set aside from this path, the oldest first."""
     try:
         found = [
             each
@@ -120,8 +120,8 @@ def aside_of(path: Path) -> list[Path]:
 
 
 def find_damage(path: Path) -> list[str]:
-    """What is damaged in a file; empty if nothing is, or if there is no file. It reads all of the
-    file, and changes nothing."""
+    """List the damage in a file; empty if there is none, or no file. Reads the whole file and
+    changes nothing."""
     if not os.path.isfile(path):
         return []
     try:
@@ -136,7 +136,7 @@ def find_damage(path: Path) -> list[str]:
         ]
         if found:
             return found
-        # The check above does not look whether a text is one.
+        # The check above does not verify that text is valid UTF-8.
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         for (table,) in tables.fetchall():
             texts = [
@@ -148,7 +148,7 @@ def find_damage(path: Path) -> list[str]:
                 for _ in connection.execute(f'SELECT {", ".join(texts)} FROM "{table}"'):
                     pass
     except sqlite3.Error as error:
-        # Another process may hold it, and a disk may refuse: that is not damage.
+        # A lock held by another process or an I/O error is not damage.
         return [str(error)] if is_damage(error) else []
     finally:
         connection.close()

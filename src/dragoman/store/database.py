@@ -39,22 +39,23 @@ from dragoman.store.damage import identity_of, is_damage, set_aside
 from dragoman.store.schema import APPLICATION_ID, MIGRATIONS
 
 BUSY_TIMEOUT: Final = 10.0
-"""A writer holds the file for milliseconds; ten seconds mean that one is stopped or stuck."""
+"""A writer holds the file for milliseconds; after ten seconds it is stopped or stuck."""
 
 RETRY_INTERVAL: Final = 0.02
-"""Between two tries of what SQLite refuses at once while another process opens the same file."""
+"""Seconds between two tries when SQLite fails at once because another process opens the same
+file."""
 
 LOG_SIZE: Final = 16 * 1024 * 1024
-"""What the write-ahead log may keep of the disk when it is empty."""
+"""Maximum size that the write-ahead log keeps on disk when it is empty."""
 
 INCREMENTAL: Final = 2
-"""SQLite's number for files that give the space of deleted content back in steps."""
+"""SQLite's auto_vacuum mode for files that release the space of deleted content in steps."""
 
 VACUUM_STEP: Final = 2048
-"""Pages that are given back at once: some megabytes, and a few milliseconds."""
+"""Pages released in one step: some megabytes, in a few milliseconds."""
 
 VACUUM_SIZE: Final = 512 * 1024 * 1024
-"""Content up to which an older file is written anew, once: some seconds."""
+"""Maximum content size of an older file that is rewritten once, which takes some seconds."""
 
 FILE_MODE: Final = 0o600
 
@@ -66,16 +67,16 @@ _REFUSALS: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQ
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """What a file holds, and what to say of it when it cannot be used."""
+    """The schema of a file, and the hints for when it cannot be used."""
 
     application_id: int
-    """In the header of the file, so that another's is not taken for it."""
+    """In the file header, so that a file of another program is not mistaken for ours."""
     migrations: tuple[tuple[str, ...], ...]
-    """Statements by version: the number of those that were applied is the version of the file."""
+    """Statements by version: the number of applied entries is the version of the file."""
     make_room: str
     """What to do when the disk is full."""
     upgraded_by: str
-    """What changes a file of an older version."""
+    """The command that migrates a file of an older version."""
 
     @property
     def version(self) -> int:
@@ -86,7 +87,7 @@ _MAKE_ROOM: Final = "make room; `dragoman sessions prune` deletes old sessions"
 
 
 class Database:
-    """An open file. Threads may share it: they wait for each other."""
+    """An open file. Threads may share it: calls are serialized."""
 
     form: ClassVar[Form] = Form(
         application_id=APPLICATION_ID,
@@ -107,7 +108,7 @@ class Database:
         self.path = path
         self.redact = redact
         self.replaced = replaced
-        """Says that the file was damaged, where it is now, and that a new one was begun."""
+        """Says that the file was damaged, where it is now, and that a new one was created."""
         self._connection = connection
         self._read_only = read_only
         self._identity = identity_of(path)
@@ -116,11 +117,10 @@ class Database:
 
     @classmethod
     def open(cls, path: Path, redact: Redactor | None = None, *, read_only: bool = False) -> Self:
-        """Open the file, and make it where there is none.
+        """Open the file, and create it if it does not exist.
 
-        To read is to change nothing, not even where there is no file yet: that reads as an empty
-        one. To write is to set a damaged file aside and to begin a new one, see `replaced`.
-        Raises `StoreError`.
+        Opening to read changes nothing: a missing file reads as an empty one. Opening to write sets
+        a damaged file aside and creates a new one, see `replaced`. Raises `StoreError`.
         """
         form = cls.form
         replaced = ""
@@ -135,8 +135,8 @@ class Database:
         return cls(path, connection, redact or Redactor(), read_only=read_only, replaced=replaced)
 
     def check_kept(self) -> None:
-        """Raise `StoreCorrupt` if the file was damaged and a new one was begun: for those who look
-        for something in it and have no other way to tell."""
+        """Raise `StoreCorrupt` if the file was damaged and replaced: for callers that look
+        something up and could not otherwise tell."""
         if self.replaced:
             raise StoreCorrupt(str(self.path), self.replaced, replaced=True)
 
@@ -152,8 +152,8 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Everything in the block is stored, or nothing of it. Blocks may be nested: an inner one
-        that fails takes back only its own part."""
+        """Store everything in the block or nothing. Blocks may be nested: an inner block that
+        fails rolls back only its own part."""
         with self._lock, self._mending(), _explained(self.path, self.form):
             self._follow()
             begin, end, undo = _BRACKETS[bool(self._depth)]
@@ -164,7 +164,7 @@ class Database:
                 yield connection
                 connection.execute(end)
             except BaseException:
-                # SQLite ends a transaction by itself where the disk fails.
+                # SQLite rolls a transaction back by itself if the disk fails.
                 if connection.in_transaction:
                     with contextlib.suppress(sqlite3.Error):
                         for statement in undo:
@@ -179,10 +179,10 @@ class Database:
             try:
                 yield self._connection
             except msgspec.ValidationError as error:
-                # It is whole, but a newer dragoman may have written it.
+                # The file is intact, but a newer dragoman may have written it.
                 raise StoreCorrupt(
                     str(self.path),
-                    f"it holds a value that this dragoman does not know ({error})",
+                    f"it contains a value that this version does not know ({error})",
                     remedy=f"use the dragoman that wrote it, or {_MOVE_AWAY}",
                 ) from error
             except msgspec.DecodeError as error:
@@ -190,8 +190,8 @@ class Database:
 
     @contextlib.contextmanager
     def _mending(self) -> Iterator[None]:
-        """Where the file turns out to be damaged, set it aside and go on with a new one. What was
-        to be done in the block is not done, and `StoreCorrupt` says what happened."""
+        """If the file turns out to be damaged, set it aside and continue with a new one. The
+        block is not done; `StoreCorrupt` reports what happened."""
         try:
             yield
         except StoreCorrupt as error:
@@ -201,21 +201,21 @@ class Database:
             raise StoreCorrupt(str(self.path), self.replaced, replaced=True) from error
 
     def _follow(self) -> None:
-        """Go on with the file that stands in the place of ours now. Another process may have set
-        ours aside, or a user deleted it: what would be written there is lost. What was to be done
-        is not done, and `StoreCorrupt` says what happened."""
+        """Continue with the file that is at our path now. Another process may have set ours
+        aside, or a user deleted it; writes to it would be lost. The operation is not done;
+        `StoreCorrupt` reports what happened."""
         if self._depth or self._read_only or identity_of(self.path) == self._identity:
             return
-        # First: where that fails, ours may still be there and only out of reach.
+        # First: if this fails, our file may still exist and only be unreachable.
         found = _open_to_write(self.path, self.form)
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
         self._connection, self._identity = found, identity_of(self.path)
-        self.replaced = "it was moved or deleted meanwhile; what comes goes into the one there now"
+        self.replaced = "it was moved or deleted; new data goes to the file at its path now"
         raise StoreCorrupt(str(self.path), self.replaced, replaced=True)
 
     def replace(self) -> None:
-        """Set the file, which is damaged, aside, and go on with a new one. Raises `StoreError`."""
+        """Set the damaged file aside and continue with a new one. Raises `StoreError`."""
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
         self._connection, self.replaced = _replace(self.path, self.form, self._identity)
@@ -226,26 +226,26 @@ class Database:
 
     @property
     def used_size(self) -> int:
-        """Bytes of the file that hold something."""
+        """Bytes of the file that are in use."""
         with self._reading() as connection:
             return _used_size(connection)
 
     def _give_space_back(self) -> None:
-        """Give the space of what was deleted back to the disk, and let nothing of it stay in the
-        write-ahead log. Another process may hinder it; then a later one does it."""
+        """Release the space of deleted content to the disk, and leave nothing of it in the
+        write-ahead log. If another process prevents it, a later call does it."""
         with contextlib.suppress(sqlite3.Error), self._lock:
             if self._depth:
                 return
             connection = self._connection
             if _pragma(connection, "auto_vacuum") != INCREMENTAL:
-                # A file of before: it is written anew once, if that is quick and there is room.
+                # An older file: rewritten once, if that is quick and the disk has room.
                 if _used_size(connection) <= min(VACUUM_SIZE, _free_size(self.path) // 2):
                     connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
                     connection.execute("VACUUM")
             else:
                 free = int(_pragma(connection, "freelist_count"))
                 while free:
-                    # In steps, so that who writes meanwhile does not wait for all of them.
+                    # In steps, so that other writers need not wait for all of them.
                     connection.execute(f"PRAGMA incremental_vacuum({VACUUM_STEP})").fetchall()
                     before, free = free, int(_pragma(connection, "freelist_count"))
                     if free >= before:
@@ -265,7 +265,7 @@ _BRACKETS: Final[dict[bool, tuple[str, str, tuple[str, ...]]]] = {
 def _replace(
     path: Path, form: Form, identity: tuple[int, int] | None
 ) -> tuple[sqlite3.Connection, str]:
-    """A new file in the place of a damaged one, and the sentence that says so."""
+    """Create a new file in place of a damaged one; returns the sentence that reports it."""
     try:
         aside = set_aside(path, identity)
     except OSError as error:
@@ -273,7 +273,7 @@ def _replace(
     with _explained(path, form):
         connection = _open_to_write(path, form)
     where = "set aside" if aside is None else f"is now {aside}"
-    return connection, f"it was damaged and {where}; a new one was begun"
+    return connection, f"it was damaged and {where}; a new one was created"
 
 
 def _open_to_write(path: Path, form: Form) -> sqlite3.Connection:
@@ -285,12 +285,12 @@ def _open_to_write(path: Path, form: Form) -> sqlite3.Connection:
     connection = _connect(f"{path.absolute().as_uri()}?mode=rw")
     try:
         if not _refuse_strangers(path, connection, form):
-            # Before anything is written: afterwards it would mean to write the file anew.
+            # Before anything is written: setting it later would require rewriting the file.
             connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
         _log_ahead(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
-        # What a user deletes is overwritten, and not only forgotten.
+        # Deleted content is overwritten, not only unlinked.
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_SIZE}")
         _migrate(path, connection, form)
@@ -308,7 +308,7 @@ def _open_to_read(path: Path, form: Form) -> sqlite3.Connection:
     except OSError as error:
         raise _of_os(path, error, form) from error
     if not stat.S_ISREG(found.st_mode):
-        raise StoreCorrupt(str(path), "it is no ordinary file", remedy=_MOVE_AWAY)
+        raise StoreCorrupt(str(path), "it is not a regular file", remedy=_MOVE_AWAY)
     address = f"{path.absolute().as_uri()}?mode=ro"
     connection = _connect(address)
     try:
@@ -318,8 +318,8 @@ def _open_to_read(path: Path, form: Form) -> sqlite3.Connection:
         log = path.with_name(f"{path.name}-wal")
         if _code(error) not in _REFUSALS or (log.exists() and log.stat().st_size):
             raise
-        # Readers, too, write beside the file, unless they are told that nobody changes it. In a
-        # folder that cannot be written nobody does.
+        # Readers write beside the file too, unless the file is declared immutable. In a directory
+        # that is not writable it is.
         connection = _connect(f"{address}&immutable=1")
         try:
             version = _refuse_strangers(path, connection, form)
@@ -333,11 +333,11 @@ def _open_to_read(path: Path, form: Form) -> sqlite3.Connection:
         return connection
     connection.close()
     if not version:
-        # Somebody is about to make it, or died in doing so.
+        # Another process is creating it, or died while doing so.
         return _empty(form)
     raise StoreRefused(
         str(path),
-        f"it has the older form {version}, which has to be changed before it can be read",
+        f"it has the older schema version {version} and must be migrated before it can be read",
         remedy=form.upgraded_by,
     )
 
@@ -361,11 +361,11 @@ def _empty(form: Form) -> sqlite3.Connection:
 
 
 def _make_private(path: Path) -> None:
-    """Make the file before SQLite does, so that it never is anybody else's to read. Its
-    companions get the same mode from SQLite.
+    """Create the file before SQLite does, so that no other user can ever read it. SQLite gives its
+    companions the same mode.
 
-    A file that is there is not opened: closing it would drop the locks that SQLite holds for
-    another connection of this process, and another process would then take the log away.
+    An existing file is not opened: closing it would drop the locks that SQLite holds for another
+    connection of this process, and another process would then delete the log.
     """
     try:
         found = path.stat()
@@ -376,24 +376,24 @@ def _make_private(path: Path) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(found.st_mode):
-        raise StoreCorrupt(str(path), "it is no ordinary file", remedy=_MOVE_AWAY)
+        raise StoreCorrupt(str(path), "it is not a regular file", remedy=_MOVE_AWAY)
     if os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077:
         os.chmod(path, FILE_MODE)
 
 
 def _refuse_strangers(path: Path, connection: sqlite3.Connection, form: Form) -> int:
-    """The version of the file; raises for what is newer than us, or not ours."""
+    """The version of the file. Raises if it is newer than this dragoman, or of another program."""
     with _at_one_moment(connection):
         version = int(_pragma(connection, "user_version"))
         owner = int(_pragma(connection, "application_id"))
         if owner == form.application_id and version > form.version:
-            # Before its tables are read: an older SQLite may not know their syntax, which it calls
-            # damage.
+            # Before its tables are read: an older SQLite may not know their syntax, and reports
+            # that as damage.
             raise StoreTooNew(
                 str(path),
-                f"a newer dragoman has written it (form {version}, "
-                f"and this one knows {form.version})",
-                remedy="use that dragoman, or let DRAGOMAN_STATE_HOME name another folder",
+                f"a newer dragoman wrote it (schema version {version}, "
+                f"this one knows {form.version})",
+                remedy="use that dragoman, or set DRAGOMAN_STATE_HOME to another directory",
             )
         if owner and owner != form.application_id:
             raise StoreCorrupt(str(path), _STRANGER, remedy=_MOVE_AWAY)
@@ -407,7 +407,7 @@ def _refuse_strangers(path: Path, connection: sqlite3.Connection, form: Form) ->
 
 @functools.cache
 def _tables(form: Form) -> frozenset[str]:
-    """The tables of a file that is up to date."""
+    """The tables of a current file."""
     connection = _empty(form)
     try:
         query = "SELECT name FROM sqlite_master WHERE type = 'table'"
@@ -418,8 +418,7 @@ def _tables(form: Form) -> frozenset[str]:
 
 @contextlib.contextmanager
 def _at_one_moment(connection: sqlite3.Connection) -> Iterator[None]:
-    """Let everything that is read in the block be of one moment: another process may be about to
-    make the file."""
+    """Make all reads in the block see one snapshot: another process may be creating the file."""
     if connection.in_transaction:
         yield
         return
@@ -432,12 +431,13 @@ def _at_one_moment(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
-    # SQLite does not wait for this one: two that open a new file at once would wait for each other.
+    # SQLite does not wait here: two processes that open a new file at once would wait for each
+    # other.
     give_up_at = time.monotonic() + BUSY_TIMEOUT
     while _pragma(connection, "journal_mode") != "wal":
         try:
             if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-                # A file system without shared memory. The older way is slower, and as safe.
+                # A file system without shared memory. The rollback journal is slower, and as safe.
                 return
         except sqlite3.OperationalError as error:
             if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up_at:
@@ -470,7 +470,7 @@ def _used_size(connection: sqlite3.Connection) -> int:
 
 
 def _free_size(path: Path) -> int:
-    """Bytes that are free on the disk of a file; 0 if that cannot be told."""
+    """Free bytes on the disk of a file; 0 if unknown."""
     try:
         return shutil.disk_usage(path.parent).free
     except OSError:
@@ -484,8 +484,8 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int | str:
 
 # -- what went wrong
 
-_MOVE_AWAY: Final = "move it away, and a new one is made"
-_STRANGER: Final = "it is a file of another program"
+_MOVE_AWAY: Final = "move it away, and a new one will be created"
+_STRANGER: Final = "it belongs to another program"
 
 
 @contextlib.contextmanager
@@ -497,7 +497,7 @@ def _explained(path: Path, form: Form) -> Iterator[None]:
 
 
 def explain(path: Path, error: sqlite3.Error, *, make_room: str = _MAKE_ROOM) -> StoreError:
-    """An error of SQLite as one of ours, with what to do."""
+    """Convert an error of SQLite to a `StoreError` with a hint."""
     code = _code(error)
     where = str(path)
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(path)):
@@ -506,23 +506,23 @@ def explain(path: Path, error: sqlite3.Error, *, make_room: str = _MAKE_ROOM) ->
         return StoreBusy(
             where,
             f"another process has held it for more than {BUSY_TIMEOUT:g} s",
-            remedy="see whether a dragoman is stopped, and try again",
+            remedy="check for a stopped dragoman process, and try again",
         )
     if code in _REFUSALS:
         return StoreRefused(
             where,
             f"it cannot be opened or written ({error})",
-            remedy="let this user write the folder, or let DRAGOMAN_STATE_HOME name another",
+            remedy="make the directory writable, or set DRAGOMAN_STATE_HOME to another one",
         )
     if is_damage(error):
         return _damaged(path, error)
     if code == sqlite3.SQLITE_CONSTRAINT:
-        return StoreConflict(where, f"it does not fit what is stored ({error})")
+        return StoreConflict(where, f"it conflicts with stored data ({error})")
     if code == sqlite3.SQLITE_IOERR:
         return StoreError(
             where,
-            f"the disk does not take or give it ({error})",
-            remedy="see whether the disk is full, limited for this user, or broken",
+            f"disk I/O failed ({error})",
+            remedy="check whether the disk is full, over quota or broken",
         )
     return StoreError(where, f"{error}")
 
@@ -532,7 +532,7 @@ def _damaged(path: Path, error: Exception) -> StoreCorrupt:
 
 
 FULL_SIZE: Final = 64 * 1024
-"""A disk with less space than this is full for a file that grows by pages."""
+"""With less free space than this, a disk is full for a file that grows by pages."""
 
 
 def _is_full(path: Path) -> bool:
@@ -549,11 +549,11 @@ def _of_os(path: Path, error: OSError, form: Form) -> StoreError:
         return StoreFull(str(path), detail, remedy=form.make_room)
     return StoreRefused(
         str(path),
-        f"its folder cannot be used ({detail})",
-        remedy="let this user write it, or let DRAGOMAN_STATE_HOME name another",
+        f"its directory cannot be used ({detail})",
+        remedy="make it writable, or set DRAGOMAN_STATE_HOME to another one",
     )
 
 
 def _code(error: sqlite3.Error) -> int:
-    """SQLite's plain code; errors of the module itself have none."""
+    """SQLite's primary error code; errors of the module itself have none."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY

@@ -20,16 +20,16 @@ from dragoman.store.records import GAP, Gap, Note
 from dragoman.store.sessions import missing
 
 ROW_SIZE: Final = 256 * 1024
-"""Bytes of lines in one row, about: a reader takes a row at a time."""
+"""Approximate bytes of lines per row: a reader loads one row at a time."""
 
 
 class EventTable(Database):
-    """What a store knows of events."""
+    """The event methods of a store."""
 
     def append(self, key: str, first: int, lines: Sequence[bytes], job: str | None = None) -> None:
-        """Keep events behind those that are there. `first` is the number of the first of them.
+        """Append events. `first` is the number of the first of them.
 
-        Raises `StoreConflict` where that is not the session's next number, and `UnknownSession`.
+        Raises `StoreConflict` if that is not the session's next number, and `UnknownSession`.
         """
         if not lines:
             return
@@ -53,8 +53,8 @@ class EventTable(Database):
             )
 
     def skip(self, key: str, next: int, why: str) -> None:
-        """Events up to before `next` could not be stored: note which, and go on behind them.
-        Without effect where that many are there. Raises `UnknownSession`."""
+        """Record that events up to but excluding `next` could not be stored, and continue after
+        them. No effect if that many exist. Raises `UnknownSession`."""
         with self.transaction() as connection:
             next_event = _next_event(connection, key)
             if next_event >= next:
@@ -63,14 +63,14 @@ class EventTable(Database):
             connection.execute("UPDATE sessions SET next_event = ? WHERE key = ?", (next, key))
 
     def go_on_at(self, key: str, next: int) -> None:
-        """Give the next event this number, if the last has a smaller one. Raises
+        """Make this the number of the next event, if it is higher than the current one. Raises
         `UnknownSession`."""
         with self.transaction() as connection:
             if _next_event(connection, key) < next:
                 connection.execute("UPDATE sessions SET next_event = ? WHERE key = ?", (next, key))
 
     def gaps(self, key: str) -> list[Gap]:
-        """What could not be stored of a session, in its order."""
+        """The gaps of a session, in order."""
         with self._reading() as connection:
             rows = connection.execute(
                 "SELECT data FROM notes WHERE session_key = ? AND kind = ?"
@@ -82,14 +82,14 @@ class EventTable(Database):
     def lines(
         self, key: str, start: int = 0, stop: int | None = None
     ) -> Iterator[tuple[int, bytes]]:
-        """The events from `start` to before `stop`, as they are when the first is asked for, with
-        their numbers. Those that retention has taken, or a gap, are left out."""
+        """The events from `start` up to but excluding `stop`, with their numbers, as they are
+        when the first is requested. Events deleted by retention or lost in a gap are left out."""
         with self._reading() as connection:
             end = _next_event(connection, key)
         if stop is not None:
             end = min(stop, end)
         number = start
-        # A row at a time, so that a reader who stops in the middle holds nothing open.
+        # One row at a time, so that a reader that stops midway holds nothing open.
         while number < end and (row := self._row_with(key, number)) is not None:
             first, lines = row[0], row[1].split(b"\n")
             number = max(number, first)
@@ -98,7 +98,7 @@ class EventTable(Database):
                 number += 1
 
     def first_event(self, key: str) -> int:
-        """The number of the first event that is still there; where none is, of the next."""
+        """The number of the first event that is still stored; if there is none, of the next."""
         with self._reading() as connection:
             found = connection.execute(
                 "SELECT coalesce(min(first), (SELECT next_event FROM sessions WHERE key = ?))"
@@ -110,14 +110,14 @@ class EventTable(Database):
         return int(found[0])
 
     def note(self, key: str, at_event: int, kind: str, data: dict[str, Any]) -> None:
-        """Keep something beside the events. Raises `UnknownSession`."""
+        """Store a note. Raises `UnknownSession`."""
         self.add_notes(key, [Note(at_event=at_event, kind=kind, data=data, at=time.time())])
 
     def add_notes(self, key: str, notes: Sequence[Note]) -> None:
-        """Keep several notes of one session. Raises `UnknownSession`."""
+        """Store several notes of one session. Raises `UnknownSession`."""
         lines = [msgspec.json.encode(note.data) for note in notes]
         together = b"\n".join(lines)
-        # One search in all of them first: nearly always there is no secret.
+        # One search over all of them first: there is almost never a secret.
         if self.redact.line(together) is not together:
             lines = [self.redact.line(line) for line in lines]
         rows = [
@@ -135,7 +135,7 @@ class EventTable(Database):
                 raise UnknownSession(missing(key)) from error
 
     def notes(self, key: str) -> list[Note]:
-        """What was kept beside the events, in their order."""
+        """The notes of a session, in the order of its events."""
         with self._reading() as connection:
             rows = connection.execute(
                 "SELECT at_event, kind, data, at FROM notes WHERE session_key = ?"
@@ -148,7 +148,7 @@ class EventTable(Database):
         ]
 
     def _row_with(self, key: str, number: int) -> tuple[int, bytes] | None:
-        """The row that has this event, or else the first behind it."""
+        """The row with this event, or else the first one after it."""
         with self._reading() as connection:
             row = connection.execute(
                 "SELECT first, data, count FROM events WHERE session_key = ? AND first <= ?"
@@ -172,7 +172,7 @@ def _next_event(connection: sqlite3.Connection, key: str) -> int:
 
 
 def _parts(lines: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """The lines in rows of about one size."""
+    """Group the lines into rows of about one size."""
     begin = size = 0
     for index, line in enumerate(lines):
         size += len(line)
@@ -186,7 +186,6 @@ def _parts(lines: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 def _joined(lines: Sequence[bytes]) -> bytes:
     data = b"\n".join(lines)
     if data.count(b"\n") != len(lines) - 1:
-        # Between the parts of a JSON text a line break is as good as a blank, and elsewhere there
-        # is none.
+        # Between JSON tokens a line break is equivalent to a space, and strings cannot contain one.
         data = b"\n".join(line.replace(b"\n", b" ") for line in lines)
     return data

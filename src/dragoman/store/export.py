@@ -32,7 +32,7 @@ from dragoman.store.stream_redaction import LineRedactor
 FORMAT: Final = 1
 
 BATCH: Final = 1000
-"""Events that are stored at once."""
+"""Events stored in one transaction."""
 
 
 class _Head(Struct, rename="camel"):
@@ -42,7 +42,7 @@ class _Head(Struct, rename="camel"):
 
 
 class _Line(Struct, rename="camel"):
-    """Any line but the first: one of these."""
+    """One line after the first: exactly one of these is set."""
 
     job: JobRecord | None = None
     event: int | None = None
@@ -53,7 +53,7 @@ class _Line(Struct, rename="camel"):
 
 
 class Portable(SessionTable, JobTable, EventTable):
-    """What a store does with sessions that travel."""
+    """Export and import of sessions."""
 
     def export(self, key: str) -> Iterator[bytes]:
         """A session as lines of JSON, without line breaks. Raises `UnknownSession`."""
@@ -83,10 +83,10 @@ class Portable(SessionTable, JobTable, EventTable):
         yield encode({"end": {"jobs": len(jobs), "events": events, "notes": len(notes)}})
 
     def import_(self, lines: Iterable[bytes]) -> SessionRecord:
-        """Store an exported session, whole or not at all, and return it as it is here.
+        """Store an exported session, completely or not at all, and return it as stored here.
 
-        It keeps its key, its name and the ids of its jobs where they are free. Raises `UsageError`
-        for lines that are no exported session.
+        Keeps its key, its name and the ids of its jobs if they are free. Raises `UsageError` for
+        lines that are not an exported session.
         """
         with self.transaction():
             return self._take(iter(lines))
@@ -111,7 +111,7 @@ class Portable(SessionTable, JobTable, EventTable):
                 seen["jobs"] += 1
             elif line.event is not None:
                 if line.event > number and (line.event - number) % EVENT_SPAN == 0:
-                    # Another process took the session up.
+                    # Another process resumed the session.
                     held += runs.flush()
                     self.append(session.key, stored, held)
                     held = []
@@ -127,7 +127,8 @@ class Portable(SessionTable, JobTable, EventTable):
                     stored += len(held)
                     held = []
             elif line.gap is not None:
-                # What stood before may not run on behind it: half a secret does not look like one.
+                # Text before the gap must not continue after it: half a secret does not look like
+                # one.
                 held += runs.flush()
                 self.append(session.key, stored, held)
                 held = []
@@ -141,13 +142,13 @@ class Portable(SessionTable, JobTable, EventTable):
                 self.append(session.key, stored, held + runs.flush())
                 if line.end != seen:
                     raise UsageError(f"it should have {line.end}, and it has {seen}")
-                # Closed here and now: what is old goes by itself, counted from that.
+                # Closed as of now: retention counts its age from this time.
                 closed_at = None if session.closed_at is None else time.time()
                 self.update_session(
                     session.key, updated_at=head.session.updated_at, closed_at=closed_at
                 )
                 return structs.replace(session, next_event=number, closed_at=closed_at)
-        raise UsageError("it has no end: it is not whole")
+        raise UsageError("it is truncated: the last line is missing")
 
     def _placed(self, head: _Head) -> SessionRecord:
         """The session with a key and a name that are free here."""
@@ -164,7 +165,7 @@ class Portable(SessionTable, JobTable, EventTable):
         if self.job(job.id) is not None:
             job = structs.replace(job, id=new_job_id())
         if job.state != "ended":
-            # Whatever became of it, here it does not run.
+            # Whatever its state was, it does not run here.
             job = structs.replace(job, state="ended", outcome=job.outcome or "unknown")
         self.create_job(job)
 
@@ -173,4 +174,4 @@ def _decoded(text: bytes, kind: Any, number: int) -> Any:
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"line {number} is none of an exported session: {error}") from error
+        raise UsageError(f"line {number} is not a line of an exported session: {error}") from error

@@ -23,13 +23,13 @@ from dragoman.store.sessions import missing
 from dragoman.store.store import Store
 
 CONNECTION: Final = "stored"
-"""Stands for the connection in the source of events that come from the store."""
+"""Used as the connection in the source of events that come from the store."""
 
 _decode = codec.decoder(updates.SessionNotification)
 
 
 def history(store: Store, key: str) -> Iterator[model.Event]:
-    """The events of a stored session, with the beginnings and ends of its turns. Raises
+    """The events of a stored session, with the start and end of each turn. Raises
     `UnknownSession`."""
     session = store.session(key)
     if session is None:
@@ -56,7 +56,7 @@ def history(store: Store, key: str) -> Iterator[model.Event]:
 
 
 def text_of(store: Store, job: JobRecord) -> str:
-    """What the agent has said in a job: the whole answer, or as much of it as was stored."""
+    """The agent's answer in a job: all of it, or as much as was stored."""
     if job.text or not job.session_key or job.started_at is None:
         return job.text
     stop = job.next_event if job.state == "ended" else None
@@ -71,7 +71,7 @@ def text_of(store: Store, job: JobRecord) -> str:
 
 
 class TurnMarks:
-    """Puts the beginnings and ends of turns between the events, where they were."""
+    """Inserts the start and end of turns between the events, where they happened."""
 
     def __init__(self, envelope: EventEnvelope, jobs: Iterable[JobRecord] = ()) -> None:
         self._envelope = envelope
@@ -141,8 +141,8 @@ class TurnMarks:
 
 
 def _missing(gap: Gap, envelope: EventEnvelope) -> model.Event:
-    """Says that something is not there, where it would be."""
-    title = f"{counted(gap.next - gap.first)} missing here that could not be stored"
+    """A notice in place of missing events."""
+    title = f"{counted(gap.next - gap.first)} missing here: they could not be stored"
     return model.Noticed(*envelope.base("", None), "warning", title, gap.why or None)
 
 
@@ -157,12 +157,12 @@ _UPDATE: Final = acp.SESSION_UPDATE.name.encode()
 
 
 def events_of(line: bytes, envelope: EventEnvelope) -> Iterator[model.Event]:
-    """What one stored line says, also one that was stored just now."""
+    """The events of one stored line, also of one stored just now."""
     raw = b'{"jsonrpc":"2.0","method":"%b","params":%b}' % (_UPDATE, line)
     update = _update(line)
     if update is None:
         yield model.Unknown(
-            *envelope.base(acp.SESSION_UPDATE.name, raw), "a line that is no update"
+            *envelope.base(acp.SESSION_UPDATE.name, raw), "a line that is not an update"
         )
     else:
         yield from translate.of_update(update, envelope, raw)
@@ -189,7 +189,7 @@ def _failure(failure: dict[str, Any] | None) -> parts.Failure | None:
 
 
 def _usage(usage: dict[str, Any] | None) -> parts.Usage | None:
-    """What was used, in our spelling or in the protocol's."""
+    """Usage, in our spelling or in the protocol's."""
     if usage is None:
         return None
     told = {"".join(f"_{c.lower()}" if c.isupper() else c for c in k): v for k, v in usage.items()}

@@ -22,13 +22,13 @@ from dragoman.store.sessions import MANY
 from dragoman.transports.process.identity import ProcessIdentity, ProcessState, state_of
 
 PROMPT_SIZE: Final = 64 * 1024
-"""Characters of a prompt that are kept; more is a file somebody has pasted."""
+"""Characters of a prompt that are kept; a longer one is usually a pasted file."""
 
 TEXT_SIZE: Final = 1024 * 1024
-"""Characters of an answer that are kept beside its job. The events have all of it."""
+"""Characters of an answer that are kept with its job. The events have all of it."""
 
 _COUNTED: Final = "missing_events"
-"""The field that is no column: it is counted when a job is read."""
+"""The field without a column: it is computed when a job is read."""
 
 COLUMNS: Final = tuple(name for name in JobRecord.__struct_fields__ if name != _COUNTED)
 _NAMES: Final = ", ".join(COLUMNS)
@@ -40,11 +40,11 @@ _FIXED: Final = frozenset({"id", "created_at"})
 
 
 class JobTable(Database):
-    """What a store knows of jobs."""
+    """The job methods of a store."""
 
     def create_job(self, record: JobRecord) -> None:
-        """Keep a new job. Raises `StoreConflict` if there is one with its id, or no such
-        session."""
+        """Store a new job. Raises `StoreConflict` if its id is taken or its session does not
+        exist."""
         row = self._row({name: getattr(record, name) for name in COLUMNS})
         with self.transaction() as connection:
             try:
@@ -59,10 +59,10 @@ class JobTable(Database):
                 raise self._conflict(problem) from error
 
     def update_job(self, id: str, **fields: Any) -> None:
-        """Change fields of a job. Raises `UnknownJob` where there is none."""
+        """Change fields of a job. Raises `UnknownJob` if it does not exist."""
         wrong = fields.keys() - set(COLUMNS) | fields.keys() & _FIXED
         if wrong:
-            raise TypeError(f"no field of a job that changes: {', '.join(sorted(wrong))}")
+            raise TypeError(f"these fields of a job cannot change: {', '.join(sorted(wrong))}")
         if not fields:
             return
         row = self._row(fields)
@@ -81,12 +81,12 @@ class JobTable(Database):
             return None if row is None else self._counted([_record(row)])[0]
 
     def job_ids(self, prefix: str = "", *, limit: int = MANY) -> list[str]:
-        """The ids of jobs that begin like this, the newest first. Attempts are not among them."""
+        """Ids of jobs that start with this prefix, the newest first. Attempts are left out."""
         with self._reading() as connection:
             rows = connection.execute(
                 "SELECT id FROM jobs WHERE id >= ? AND id < ? AND id NOT LIKE 'j-%-%'"
                 " ORDER BY created_at DESC, id DESC LIMIT ?",
-                # No id has a character behind this one.
+                # No id contains a character above this one.
                 (prefix, f"{prefix}\U0010ffff", limit),
             ).fetchall()
             return [id for (id,) in rows]
@@ -100,7 +100,7 @@ class JobTable(Database):
         limit: int = MANY,
         texts: bool = True,
     ) -> list[JobRecord]:
-        """Jobs, the newest first; without `texts`, what was answered in them is left out."""
+        """Jobs, the newest first; without `texts`, their answers are left out."""
         wanted = ["TRUE"]
         values: list[Any] = []
         for column, value in (("state", state), ("root", root), ("session_key", session_key)):
@@ -117,18 +117,18 @@ class JobTable(Database):
             return self._counted([_record(row) for row in rows])
 
     def attempts(self, job: str) -> list[JobRecord]:
-        """The attempts of a delegated job, whose ids are its own and a number, in their order."""
+        """The attempts of a delegated job, in order. Their ids are its id and a number."""
         with self._reading() as connection:
             rows = connection.execute(
                 f"SELECT {_NAMES} FROM jobs WHERE id > ? AND id < ? ORDER BY created_at, id",
-                # The character behind "-" is ".".
+                # The character after "-" is ".".
                 (f"{job}-", f"{job}."),
             ).fetchall()
             return self._counted([_record(row) for row in rows])
 
     def _counted(self, jobs: list[JobRecord]) -> list[JobRecord]:
-        """The jobs, each with how many of its events are missing. Nearly always there is no gap,
-        which is one look for each session."""
+        """The jobs, each with the number of its missing events. There is almost never a gap,
+        which costs one lookup per session."""
         gaps: dict[str, list[Gap]] = {}
         with self._reading() as connection:
             for key in {job.session_key for job in jobs if job.session_key}:
@@ -174,13 +174,13 @@ class JobTable(Database):
         return ended
 
     def _row(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Values as the table has them, without secrets."""
+        """Values as stored in the table, redacted."""
         row = dict(fields)
         for name, value in fields.items():
             if name in _JSON and value is not None:
                 row[name] = self.redact.line(msgspec.json.encode(value)).decode()
             elif name in _TEXTS:
-                # Only now is it cut: half a secret does not look like one.
+                # Truncated only after redaction: half a secret does not look like one.
                 row[name] = shortened(self.redact.text(value), _TEXTS[name])
             elif name == "session_key":
                 row[name] = value or None
@@ -190,7 +190,7 @@ class JobTable(Database):
 
 
 def shortened(text: str, size: int) -> str:
-    """The beginning and the end of a text that is too long, with the gap shown."""
+    """The start and end of a text that is too long, with the gap marked."""
     if len(text) <= size:
         return text
     half = size // 2
@@ -198,7 +198,7 @@ def shortened(text: str, size: int) -> str:
 
 
 def _shared(job: JobRecord, gap: Gap) -> int:
-    """How many events of a gap are the job's. One that runs has all that came since it began."""
+    """How many events of a gap belong to the job. A running job owns all since its start."""
     if job.started_at is None:
         return 0
     stop = min(gap.next, job.next_event) if job.state == "ended" else gap.next
@@ -215,8 +215,8 @@ def _record(row: tuple[Any, ...]) -> JobRecord:
 
 
 def is_alive(runner: dict[str, Any]) -> bool:
-    """Whether the process that runs a job may still live. What cannot be told is taken for alive:
-    work is never written off by a guess."""
+    """Whether the process that runs a job may still be alive. If unknown, it counts as alive: a
+    job is never ended on a guess."""
     try:
         identity = msgspec.convert(runner, ProcessIdentity)
     except msgspec.ValidationError:

@@ -28,9 +28,9 @@ def open_store(
 ) -> Store:
     """The store, for use as ``with``. Raises `StoreError`.
 
-    Values of the variables named in `credentials`, and of all whose names look like it, are cut out
-    of whatever is written, and so are those of the variables that a user has `handed` to an agent,
-    if they are long enough and no places of its `workspace` or elsewhere.
+    Redacts the values of the variables named in `credentials` and of all variables with
+    secret-looking names from everything that is written; also those of the variables `handed` to an
+    agent, unless they are short or are paths in its `workspace` or elsewhere.
     """
     paths = paths or find_paths()
     if read_only:
@@ -40,7 +40,7 @@ def open_store(
 
 
 def open_told(on_notice: Callable[[str], None], *, paths: Paths | None = None) -> Store:
-    """The store, to write. If it was damaged and set aside, `on_notice` is told."""
+    """Open the store to write. If it was damaged and set aside, reports that to `on_notice`."""
     store = open_store(paths=paths)
     if store.replaced:
         on_notice(f"{store.path}: {store.replaced}")
@@ -48,7 +48,7 @@ def open_told(on_notice: Callable[[str], None], *, paths: Paths | None = None) -
 
 
 def replace_damaged(*, paths: Paths | None = None) -> str:
-    """Set the store aside, which has been found damaged; the sentence that says so."""
+    """Set the damaged store aside; returns the sentence that reports it."""
     with open_store(paths=paths) as store:
         if not store.replaced:
             store.replace()

@@ -65,8 +65,8 @@ def unpark_after_success(peer: str, state: Path, surroundings: str) -> None:
 
 
 def _may_be_parked(peer: str, path: Path) -> bool:
-    """Whether the peer may be parked or failing. A raw query: opening the ledger takes longer than
-    everything else that a command does after its turn, and is nearly always unnecessary."""
+    """Whether the peer may be parked or failing. A raw query: opening the ledger takes longer
+    than everything else that a command does after its turn, and is almost never necessary."""
     if not os.path.exists(path):
         return False
     import sqlite3
@@ -76,6 +76,6 @@ def _may_be_parked(peer: str, path: Path) -> bool:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
             row = connection.execute("SELECT data FROM health WHERE peer = ?", (peer,)).fetchone()
     except sqlite3.Error as error:
-        log.debug("whether %s is parked is not known: %s", peer, error)
+        log.debug("cannot read whether %s is parked: %s", peer, error)
         return False
     return row is not None and not all(words in row[0] for words in NO_TROUBLE)

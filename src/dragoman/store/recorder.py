@@ -1,9 +1,9 @@
-"""Record sessions, their lines, jobs and notes in the store: the one way in, with a broker and
-without.
+"""Record sessions, their lines, jobs and notes in the store: the one entry point, with or without a
+broker.
 
-Lines are redacted (`stream_redaction`), numbered, and handed to the writer's thread in batches. The
-lines of a batch share a row. They are not joined into one line per message: a reader that is
-attached has counted each line, and a message that waits for its end would be lost whole in a kill.
+Lines are redacted (`stream_redaction`), numbered, and passed to the writer's thread in batches. The
+lines of a batch share a row. They are not joined into one line per message: an attached reader has
+counted each line, and a kill would lose the whole of an unfinished message.
 `broker.server.recorder` takes the lines from a broker's sessions, `runs.direct_recorder` from the
 events of a run without a broker.
 """
@@ -31,21 +31,21 @@ from dragoman.store.writer import StoreWriter
 log: Final = logging.getLogger("dragoman.store")
 
 SAVE_INTERVAL: Final = 0.1
-"""Seconds between two batches: what a kill can cost in the middle of a turn."""
+"""Seconds between two batches: what a kill can lose in the middle of a turn."""
 
 QUESTION_INTERVAL: Final = 0.01
-"""Seconds from a question until what came before is written: what a kill can cost then. At once
-would be one write for each of many questions."""
+"""Seconds from a permission request until everything before it is written: what a kill can lose
+then. Writing at once would be one write for each of many requests."""
 
 STORED_TIMEOUT: Final = 2.0
 """Seconds that a caller waits for the end of its job to be stored; it takes a few milliseconds."""
 
 NOTE_SIZE: Final = 512
-"""Bytes that a note counts for while it waits to be stored."""
+"""Bytes that a note counts for while it is queued."""
 
 HALF_SIZE: Final = TEXT_SIZE // 2 - 64
-"""Characters at each end of an answer that is too long for its job: with the line between them they
-are not more than a job keeps."""
+"""Characters kept at each end of an answer that is too long for its job: with the line between
+them they stay within the job's limit."""
 
 _MESSAGE: Final = "agent_message_chunk"
 _SAID: Final = b'"agent_message_chunk"'
@@ -76,7 +76,7 @@ _UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class JobAnswer:
-    """What the agent says in a job, from its lines as they are stored."""
+    """The agent's answer in a job, collected from its lines as they are stored."""
 
     __slots__ = ("_end", "_end_size", "_head", "_size", "acted", "id")
 
@@ -91,17 +91,17 @@ class JobAnswer:
 
     @property
     def text(self) -> str:
-        """What the agent said so far, redacted; of a long answer the beginning and the end."""
+        """The answer so far, redacted; of a long answer the start and the end."""
         if self._size <= TEXT_SIZE:
             return self._head
         head, end = self._head[:HALF_SIZE], "".join((self._head, *self._end))[-HALF_SIZE:]
         return f"{head}\n[… {self._size - 2 * HALF_SIZE} characters …]\n{end}"
 
     def add(self, lines: Sequence[bytes], form: LineForm | None = None) -> None:
-        """Take over what the agent said in lines. Those of this form are not decoded."""
+        """Add the agent's text from lines. Lines of the usual form are not decoded."""
         text = b",".join(lines)
         if text.count(_SAID) >= len(lines):
-            # Nearly always it is once in each.
+            # It almost always occurs once in each.
             chunks = lines
         else:
             chunks = [line for line in lines if _SAID in line]
@@ -129,28 +129,28 @@ class JobAnswer:
 class SessionLines:
     """Redacts and numbers the lines of one session.
 
-    This is done for many lines at once, and in the thread of the loop: a second thread that works
-    in Python would hold the loop up for far longer than the work takes.
+    Works on many lines at once, in the loop's thread: a second thread running Python would block
+    the loop for far longer than the work takes.
     """
 
     def __init__(self, next: int, redact: Redactor) -> None:
         self.next = self._first = next
-        """The number that the next line gets in the store."""
+        """The number of the next line in the store."""
         self._lines = LineRedactor(redact)
         self._seen = self._lines.form
         self._form: LineForm | None = None
-        """What stands around the text in the agent's messages."""
+        """The text around the content of the agent's messages."""
 
     @property
     def numbers(self) -> range:
-        """The numbers of the lines so far."""
+        """The number of lines so far."""
         return range(self._first, self.next)
 
     def prepare(
         self, lines: Sequence[bytes], answer: JobAnswer | None, *, end: bool
     ) -> tuple[int, list[bytes]]:
-        """The lines that may be stored now, at the `end` of a turn all of them, and the number of
-        the first. The answer gets what the agent said in them."""
+        """The lines that may be stored now (all of them at the `end` of a turn), and the number
+        of the first. Adds the agent's text in them to the answer."""
         safe = self._lines.feed_all(lines)
         if end:
             safe += self._lines.flush()
@@ -172,7 +172,7 @@ class SessionLines:
 class StoreRecorder:
     """Records the sessions of this process.
 
-    `on_beat` is called before a batch is written, to hand over lines that came since the last one
+    `on_beat` is called before a batch is written, to pass on lines that arrived since the last one
     (`mark`).
     """
 
@@ -186,11 +186,11 @@ class StoreRecorder:
         self._hurrying: asyncio.TimerHandle | None = None
         self._lines: dict[str, SessionLines] = {}
         self._settings: dict[str, dict[str, Any]] = {}
-        """Title, mode and model of sessions as they were stored last."""
+        """Title, mode and model of sessions as last stored."""
         self._notes: dict[str, list[Note]] = {}
-        """Notes by session that are still to be handed over to the writer."""
+        """Notes by session that were not yet passed to the writer."""
         self._jobs: set[str] = set()
-        """The jobs that are stored and have not ended."""
+        """Jobs that are stored and have not ended."""
 
     def start(
         self,
@@ -200,14 +200,14 @@ class StoreRecorder:
         on_recovery: Callable[[int], None],
         trouble: StoreError | None = None,
     ) -> None:
-        """Begin to write (`StoreWriter`)."""
+        """Start writing (`StoreWriter`)."""
         self.writer = StoreWriter(
             store, on_trouble=on_trouble, on_recovery=on_recovery, trouble=trouble
         )
         self.writer.start()
 
     async def close(self) -> StoreWriter | None:
-        """Write what was handed over, and end. Returns the writer, whose store stays open."""
+        """Write what is queued, and stop. Returns the writer, whose store stays open."""
         self.stop_timers()
         self._put_notes()
         writer, self.writer = self.writer, None
@@ -216,19 +216,19 @@ class StoreRecorder:
         return writer
 
     def stop_timers(self) -> None:
-        """Have no further beat: what is left is handed over for `close`."""
+        """Stop the timer: what is left is passed on by `close`."""
         for timer in (self._timer, self._hurrying):
             if timer is not None:
                 timer.cancel()
 
     @property
     def works(self) -> StoreWriter | None:
-        """The writer, if what it is given reaches the disk now."""
+        """The writer, if the disk accepts writes now."""
         writer = self.writer
         return writer if writer is not None and writer.trouble is None else None
 
     async def flush(self) -> None:
-        """Wait until everything that was handed over is on the disk, if that takes it."""
+        """Wait until everything queued is on disk, if the disk accepts it."""
         self._put_notes()
         if (writer := self.works) is not None:
             await writer.flush()
@@ -236,12 +236,12 @@ class StoreRecorder:
     # -- when
 
     def mark(self) -> None:
-        """There is something to store, soon."""
+        """There is something to store soon."""
         if self._timer is None:
             self._timer = self._loop.call_later(SAVE_INTERVAL, self._beat)
 
     def hasten(self) -> None:
-        """What was handed over is to be on the disk at once."""
+        """Write what is queued at once."""
         if self._hurrying is None:
             self._hurrying = self._loop.call_later(QUESTION_INTERVAL, self._hurry)
 
@@ -259,11 +259,11 @@ class StoreRecorder:
     # -- sessions
 
     def create(self, record: SessionRecord) -> None:
-        """Store a new session, or the peer's name for one that its caller has stored."""
+        """Store a new session, or the peer's id for one that its caller has stored."""
         self._put(functools.partial(_create_session, record=record))
 
     def take_up(self, key: str, next_event: int) -> None:
-        """A stored session is in use again, and its next event has this number."""
+        """A stored session is in use again; sets the number of its next event."""
         self._put(functools.partial(_reopen, key=key))
         self._put(lambda store: store.go_on_at(key, next_event))
 
@@ -271,7 +271,7 @@ class StoreRecorder:
         self._put(lambda store: store.update_session(key, **fields))
 
     def settings(self, key: str, **told: Any) -> None:
-        """Store title, mode and model of a session, where they are new."""
+        """Store title, mode and model of a session if they changed."""
         before = self._settings.setdefault(key, {})
         fields = {name: value for name, value in told.items() if before.get(name) != value}
         if fields:
@@ -279,15 +279,14 @@ class StoreRecorder:
             self.change(key, **fields)
 
     def leave(self, key: str) -> range | None:
-        """Forget a session whose lines were all added. Returns their numbers, if there were
-        any."""
+        """Forget a session whose lines were all added. Returns their numbers, if there were any."""
         self._put_notes()
         self._settings.pop(key, None)
         lines = self._lines.pop(key, None)
         return None if lines is None else lines.numbers
 
     def numbers(self) -> dict[str, range]:
-        """The numbers of the lines that were added of each session."""
+        """The numbers of the added lines by session."""
         return {key: lines.numbers for key, lines in self._lines.items()}
 
     # -- lines
@@ -301,9 +300,9 @@ class StoreRecorder:
         *,
         end: bool = False,
     ) -> bool:
-        """Store lines of a session soon, in the job of this answer; `first` is the number of the
-        first line of a session that is new here. What may be the beginning of a secret waits for
-        more, at the `end` of a turn no longer. Returns whether anything is on its way."""
+        """Store lines of a session soon, in the job of this answer; `first` is the number of
+        the first line of a session that is new here. Text that may be the start of a secret is
+        held back, but not beyond the `end` of a turn. Returns whether anything was queued."""
         known = self._lines.get(key)
         if known is None:
             known = self._lines[key] = SessionLines(first, self.redact)
@@ -314,13 +313,13 @@ class StoreRecorder:
         return True
 
     def next_line(self, key: str, otherwise: int = 0) -> int:
-        """The number that the next line of a session gets in the store."""
+        """The number of the next line of a session in the store."""
         known = self._lines.get(key)
         return otherwise if known is None else known.next
 
     def note(self, key: str, at_event: int, kind: str, data: dict[str, Any]) -> None:
         noted = Note(at_event=at_event, kind=kind, data=data, at=time.time())
-        # One write for the notes of many questions: each by itself costs more than its question.
+        # One write for the notes of many requests: a write per note costs more than its request.
         self._notes.setdefault(key, []).append(noted)
         self.mark()
 
@@ -335,7 +334,7 @@ class StoreRecorder:
     # -- jobs
 
     def job_changed(self, record: JobRecord) -> None:
-        """Store a job, or that it runs now."""
+        """Store a job, or that it is running now."""
         if self.writer is not None:
             self.writer.retry()
         if record.id not in self._jobs:
@@ -353,7 +352,7 @@ class StoreRecorder:
             )
 
     def job_ended(self, record: JobRecord) -> None:
-        """Store the end of a job, behind its lines."""
+        """Store the end of a job, after its lines."""
         if record.id in self._jobs:
             self._jobs.discard(record.id)
             fields = {name: getattr(record, name) for name in _ENDS}
@@ -369,18 +368,18 @@ class StoreRecorder:
 def permission_note(
     by: str, title: str | None, tool_call_id: str | None, option_id: str | None
 ) -> dict[str, Any]:
-    """What is noted of an answer to a permission request: what `by` chose, and for what."""
+    """The note for the answer to a permission request: what `by` chose, and for what."""
     return {"by": by, "title": title, "toolCallId": tool_call_id, "optionId": option_id}
 
 
 def said_in(lines: Sequence[bytes]) -> str:
-    """What the agent says in these lines."""
+    """The agent's text in these lines."""
     chunks = [line for line in lines if _SAID in line]
     return "".join(_texts(chunks)) if chunks else ""
 
 
 def _text_within(chunks: Sequence[bytes], form: LineForm) -> str | None:
-    """The text of lines that differ in it alone; None if these do not."""
+    """The text of lines that differ only in it; None if they differ elsewhere."""
     before, behind = form
     least = len(before) + len(behind)
     parts = [
@@ -393,7 +392,7 @@ def _text_within(chunks: Sequence[bytes], form: LineForm) -> str | None:
     inside = b"".join(parts)
     try:
         if b"\\" in inside or b'"' in inside:
-            # Refused where a text ends before the usual end of its line begins.
+            # Slower path if a text ends before the usual end of its line begins.
             return _string(b'"%b"' % inside)
         return inside.decode()
     except _UNDECODABLE:
@@ -407,7 +406,7 @@ def _texts(chunks: Sequence[bytes]) -> list[str]:
         return [each.content.text for each in updates if each.sessionUpdate == _MESSAGE]
     except _UNDECODABLE:
         if len(chunks) == 1:
-            # No message of the agent, although its name stands somewhere in it.
+            # Not a message of the agent, although the name occurs in it.
             return []
         half = len(chunks) // 2
         return _texts(chunks[:half]) + _texts(chunks[half:])
@@ -418,14 +417,14 @@ def _reopen(store: Store, key: str) -> None:
     if record is None or record.closed_at is None:
         return
     if record.name is not None and store.find_session(record.peer, record.root, record.name):
-        # Its name belongs to another one by now, so it stays among those that were closed.
+        # Another session has its name by now, so it stays among the closed ones.
         return
     store.update_session(key, closed_at=None)
 
 
 def _create_session(store: Store, *, record: SessionRecord) -> None:
     if store.session(record.key) is not None:
-        # The caller wrote it down before the peer had a name for it.
+        # The caller stored it before the peer had an id for it.
         store.update_session(record.key, peer_session_id=record.peer_session_id, cwd=record.cwd)
         return
     try:
@@ -433,6 +432,6 @@ def _create_session(store: Store, *, record: SessionRecord) -> None:
     except StoreConflict:
         if record.name is None:
             raise
-        # The name was given away meanwhile; without it the session can still be found by its key.
+        # The name was taken in the meantime; the session can still be found by its key.
         log.warning("the name %r is taken; session %s is stored without", record.name, record.key)
         store.create_session(msgspec.structs.replace(record, name=None))

@@ -14,14 +14,14 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct
 
 EVENT_SPAN: Final = 10**9
-"""How far the numbers of events go on when another process takes a session up. The one before may
-have been killed, after it had shown events that were not stored: their numbers must not be given to
-others, or the cursor of a reader would mean another event. No process shows as many."""
+"""How far event numbers skip ahead when another process resumes a session. The previous process
+may have been killed after it showed events that were not stored: their numbers must not be
+reused, or a reader's cursor would point to another event. No process shows as many."""
 
 JobState: TypeAlias = Literal["queued", "running", "ended"]
 
 _DIGITS: Final = "0123456789abcdefghjkmnpqrstvwxyz"
-"""Thirty-two digits in the order of their codes, without the letters that look like another."""
+"""Thirty-two digits in the order of their codes, without look-alike letters."""
 
 _EPOCH: Final = 1_735_689_600
 """The first second of 2025. Thirty bits of seconds since then last until 2059."""
@@ -29,20 +29,20 @@ _EPOCH: Final = 1_735_689_600
 _SECOND_BITS: Final = 30
 
 _RANDOM_BITS: Final = 30
-"""A clock may be stopped or start over with the machine: then chance alone tells ids apart."""
+"""A clock may be stopped or restart with the machine: then only randomness tells ids apart."""
 
 _lock = threading.Lock()
 _last = -1
 
 
 class SessionRecord(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A conversation that outlives the process it was started from."""
+    """A conversation that outlives the process that started it."""
 
     key: str
-    """Our own name for it, never the peer's."""
+    """Our own id for it, never the peer's."""
     peer: str
     root: str
-    """The folder that it is found from, and from any folder below (`root_of`)."""
+    """The directory that it is found from, and from any directory below (`root_of`)."""
     name: str | None = None
     peer_session_id: str
     cwd: str
@@ -53,16 +53,16 @@ class SessionRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     mode: str | None = None
     model: str | None = None
     next_event: int = 0
-    """The number that the next event gets."""
+    """The number of the next event."""
 
     @property
     def events(self) -> int:
-        """How many events it has, with those that could not be stored."""
+        """Its number of events, including those that could not be stored."""
         return self.next_event % EVENT_SPAN
 
     @property
     def resumed_event(self) -> int:
-        """The number of the next event if another process takes the session up."""
+        """The number of the next event if another process resumes the session."""
         return self.next_event + EVENT_SPAN
 
 
@@ -71,7 +71,7 @@ class JobRecord(Struct, frozen=True, kw_only=True, rename="camel"):
 
     id: str
     session_key: str
-    """Empty where the work failed before there was a session."""
+    """Empty if the work failed before there was a session."""
     peer: str
     root: str
     prompt: str = ""
@@ -85,22 +85,22 @@ class JobRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     started_at: float | None = None
     ended_at: float | None = None
     first_event: int = 0
-    """The number of its first event. Where it has not begun, this says nothing."""
+    """The number of its first event. Meaningless before it starts."""
     next_event: int = 0
-    """The number behind its last event."""
+    """The number after its last event."""
     endpoint: str | None = None
     """The name of the broker's endpoint; None for a run without one."""
     runner: dict[str, Any] = {}
-    """Which process runs it: pid, start time, boot id."""
+    """The process that runs it: pid, start time, boot id."""
     missing_events: int = 0
-    """How many of its events could not be stored. It follows from the gaps of its session."""
+    """How many of its events could not be stored. Computed from the gaps of its session."""
 
 
 class Note(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Something that is no event of the peer, such as who allowed what."""
+    """A record that is not an event of the peer, such as who allowed what."""
 
     at_event: int
-    """The number of the event that it stands before."""
+    """The number of the event that it precedes."""
     kind: str
     data: dict[str, Any]
     at: float
@@ -115,12 +115,12 @@ class Gap(Struct, frozen=True, kw_only=True):
 
     first: int
     next: int
-    """The number behind the last of them."""
+    """The number after the last of them."""
     why: str = ""
 
 
 def counted(events: int) -> str:
-    """A number of events in words."""
+    """A count of events in words."""
     return "1 event" if events == 1 else f"{events} events"
 
 
@@ -136,14 +136,14 @@ def new_session_key() -> str:
 
 def _new_word() -> str:
     global _last
-    # A clock before 2025 wraps around, so that its seconds differ, too.
+    # A clock before 2025 wraps around, so that its seconds differ too.
     seconds = (int(time.time()) - _EPOCH) & (1 << _SECOND_BITS) - 1
     chance = int.from_bytes(os.urandom(4), "big") & (1 << _RANDOM_BITS) - 1
     number = seconds << _RANDOM_BITS | chance
     with _lock:
         if _last >> _RANDOM_BITS >= seconds:
-            # Chance alone would make equal ones where very many are made within a second, and they
-            # would not be in their order.
+            # Randomness alone would give duplicates if very many are made within a second, and they
+            # would not be in order.
             number = _last + 1
         _last = number
     return "".join(
@@ -152,7 +152,8 @@ def _new_word() -> str:
 
 
 def root_of(folder: Path) -> Path:
-    """The root of the repository around a folder, else the folder itself, without links."""
+    """The root of the repository that contains a directory, else the directory itself; links
+    resolved."""
     real = Path(os.path.realpath(folder))
     for above in (real, *real.parents):
         if os.path.lexists(above / ".git"):

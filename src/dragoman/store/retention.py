@@ -15,15 +15,15 @@ from dragoman.store.jobs import JobTable
 from dragoman.store.sessions import SessionTable
 
 KEPT_AGE: Final = 90 * 24 * 3600.0
-"""Seconds after which a session that nobody used goes, unless somebody says otherwise."""
+"""Default: delete sessions unused for this many seconds."""
 
 
 LEFT_AT: Final = "max(updated_at, closed_at)"
-"""When a closed session was last of use: one that is closed or imported today stays for its time,
-however long ago it was talked with."""
+"""When a closed session was last used: one that was closed or imported today is kept for the
+full time, however old its last message is."""
 
 RECENT_AGE: Final = 24 * 3600.0
-"""Seconds for which a session stays though there is too much: somebody may want to read it."""
+"""Seconds for which a session is kept despite the size limit: it may still be read."""
 
 
 class Pruned(Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class Pruned(Struct, frozen=True, kw_only=True):
 
 
 class Retention(SessionTable, JobTable, EventTable):
-    """What a store does against its own growth."""
+    """The methods that limit the size of a store."""
 
     def prune(
         self,
@@ -50,9 +50,9 @@ class Retention(SessionTable, JobTable, EventTable):
         dry_run: bool = False,
         now: float | None = None,
     ) -> Pruned:
-        """Delete sessions that were last used more than `older_than` seconds ago (None: however
-        long ago), but never the `keep` used last. With `closed_only` it is those that were closed
-        so long ago, too."""
+        """Delete sessions last used more than `older_than` seconds ago (None: of any age), but
+        never the `keep` most recent ones. With `closed_only`, only those that were also closed
+        that long ago."""
         now = time.time() if now is None else now
         before = now if older_than is None else now - older_than
         with self.transaction() as connection:
@@ -83,7 +83,7 @@ class Retention(SessionTable, JobTable, EventTable):
                 if not dry_run:
                     connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
             if peer is None and root is None:
-                # Work that failed before it had a session.
+                # Jobs that failed before they had a session.
                 loose = "FROM jobs WHERE session_key IS NULL AND state = 'ended' AND created_at < ?"
                 jobs += connection.execute(f"SELECT count(*) {loose}", (before,)).fetchone()[0]
                 if not dry_run:
@@ -93,9 +93,9 @@ class Retention(SessionTable, JobTable, EventTable):
         return Pruned(sessions=len(keys), jobs=jobs, events=events, keys=keys)
 
     def shrink(self, max_size: int, *, now: float | None = None) -> Pruned:
-        """Delete closed sessions, those used longest ago first, until what is stored takes no more
-        than about `max_size` bytes. One that was used or closed in the last day stays, however
-        large."""
+        """Delete closed sessions, the least recently used first, until the store takes at most
+        about `max_size` bytes. A session that was used or closed in the last day is kept,
+        however large."""
         excess = self.used_size - max_size
         if excess <= 0:
             return Pruned()
@@ -132,8 +132,8 @@ class Retention(SessionTable, JobTable, EventTable):
         return Pruned(sessions=len(keys), jobs=jobs, events=events, keys=tuple(keys))
 
     def trim(self, key: str, max_size: int) -> int:
-        """Let a session have no more than about `max_size` bytes of events: the oldest go. Their
-        numbers are not given again. Returns how many went."""
+        """Limit a session to about `max_size` bytes of events by deleting the oldest. Their
+        numbers are not reused. Returns how many were deleted."""
         with self.transaction() as connection:
             rows = connection.execute(
                 "SELECT first, count, length(data) FROM events WHERE session_key = ?"
@@ -143,7 +143,7 @@ class Retention(SessionTable, JobTable, EventTable):
             total = gone = 0
             for first, count, size in rows:
                 total += size
-                # The newest row stays, however large.
+                # The newest row is kept, however large.
                 if total > max_size and first != rows[0][0]:
                     gone += count
                     connection.execute(

@@ -17,21 +17,21 @@ from dragoman.store.database import Database
 from dragoman.store.records import SessionRecord
 
 MANY: Final = 1000
-"""Rows that a list has at most unless its caller wants more."""
+"""Default maximum number of rows in a list."""
 
 COLUMNS: Final = SessionRecord.__struct_fields__
 _NAMES: Final = ", ".join(COLUMNS)
 _MARKS: Final = ", ".join("?" * len(COLUMNS))
 _FIXED: Final = frozenset({"key", "peer", "created_at", "next_event"})
-"""What never changes, and the number that only events move."""
+"""Fields that never change, and the number that only events change."""
 
 
 class SessionTable(Database):
-    """What a store knows of sessions."""
+    """The session methods of a store."""
 
     def create_session(self, record: SessionRecord) -> None:
-        """Keep a new session. Raises `StoreConflict` if its name is taken by another open one of
-        the same peer and root: then `find_session` finds that."""
+        """Store a new session. Raises `StoreConflict` if its name is taken by another open
+        session of the same peer and root; `find_session` returns that one."""
         record = structs.replace(record, title=self._clean(record.title))
         with self.transaction() as connection:
             try:
@@ -40,19 +40,19 @@ class SessionTable(Database):
                 )
             except sqlite3.IntegrityError as error:
                 if self.session(record.key) is not None:
-                    problem = f"there is a session {record.key} already"
+                    problem = f"session {record.key} already exists"
                 else:
                     problem = (
-                        f"an open session of {record.peer} in {record.root} "
-                        f"has the name {record.name!r} already"
+                        f"an open session of {record.peer} in {record.root} already "
+                        f"has the name {record.name!r}"
                     )
                 raise self._conflict(problem) from error
 
     def update_session(self, key: str, **fields: Any) -> None:
-        """Change fields of a session. Raises `UnknownSession` where there is none."""
+        """Change fields of a session. Raises `UnknownSession` if it does not exist."""
         wrong = fields.keys() - set(COLUMNS) | fields.keys() & _FIXED
         if wrong:
-            raise TypeError(f"no field of a session that changes: {', '.join(sorted(wrong))}")
+            raise TypeError(f"these fields of a session cannot change: {', '.join(sorted(wrong))}")
         if not fields:
             return
         if "title" in fields:
@@ -72,7 +72,8 @@ class SessionTable(Database):
     def find_session(
         self, peer: str, root: str, name: str, *, include_closed: bool = False
     ) -> SessionRecord | None:
-        """The open session of this name; with `include_closed`, else the one closed last."""
+        """The open session of this name; with `include_closed`, else the most recently closed
+        one."""
         found = self._first_session(
             "peer = ? AND root = ? AND name = ? AND closed_at IS NULL", peer, root, name
         )
@@ -83,7 +84,7 @@ class SessionTable(Database):
         return found
 
     def find_by_peer_id(self, peer: str, peer_session_id: str) -> SessionRecord | None:
-        """The session that a peer knows by this id of its own, an open one before others."""
+        """The session with this peer-side id, preferably an open one."""
         return self._first_session(
             "peer = ? AND peer_session_id = ? ORDER BY closed_at IS NOT NULL, updated_at DESC",
             peer,
@@ -98,7 +99,7 @@ class SessionTable(Database):
         include_closed: bool = True,
         limit: int = MANY,
     ) -> list[SessionRecord]:
-        """Sessions, the one used last first."""
+        """Sessions, the most recently used first."""
         wanted = ["TRUE"]
         values: list[Any] = []
         for column, value in (("peer", peer), ("root", root)):
@@ -142,5 +143,5 @@ _ENCODED: Final = SessionRecord.__struct_encode_fields__
 
 
 def missing(key: str) -> str:
-    """What to say of a session that is not there."""
+    """The error for a session that does not exist."""
     return f"there is no stored session {key}; it may have been deleted"

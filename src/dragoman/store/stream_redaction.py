@@ -20,26 +20,26 @@ from dragoman.wire.messages import mend
 CHUNKS: Final = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
 
 ENDS: Final = frozenset({"tool_call", "tool_call_update"})
-"""What ends a run. Other updates may stand between two pieces of one word."""
+"""Updates that end a run. Other updates may come between two pieces of one word."""
 
 OUTPUT: Final = "tool_call_update"
-"""What may carry the next piece of a tool's output."""
+"""Updates that may carry the next piece of a tool's output."""
 
 WINDOW: Final = 4096
-"""Characters that are searched at once: so many lines share the cost of a search."""
+"""Characters that are searched at once, so that many lines share the cost of a search."""
 
 TOGETHER: Final = 64
-"""Lines that are looked at as one: more of them would soon hold some word that looks suspicious."""
+"""Lines that are examined as one: more of them would soon contain some suspicious word."""
 
 MANY_LINES: Final = 1024
-"""Lines after which a search is due, however little they say."""
+"""Lines after which a search is due, however little text they have."""
 
 MAX_LINES: Final = 16 * 1024
-"""Lines that are held back at most. Only those that say nothing at all come to that."""
+"""Maximum number of lines held back. Only lines without any text reach it."""
 
 MAX_SIZE: Final = 64 * 1024
-"""Characters beyond which nothing is held back because it may be the beginning of a secret. None
-is as long; what is one already is cut."""
+"""Beyond this many characters nothing is held back as a possible start of a secret. No secret
+is as long; a complete one is already redacted."""
 
 _UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -54,37 +54,37 @@ class _Params(Struct):
 
 
 _MARKS: Final = (b'"text":"', b'"text": "')
-"""What stands before a text, as nearly everybody writes it."""
+"""What precedes the text, as almost every agent writes it."""
 
 _params = msgspec.json.Decoder(_Params).decode
 _string = msgspec.json.Decoder(str).decode
 
 
 class LineForm(NamedTuple):
-    """What stands before and behind the text in a line. It holds no secret."""
+    """What comes before and after the text in a line. Contains no secret."""
 
     before: bytes
     behind: bytes
 
 
 _Held: TypeAlias = tuple[bytes, str | None, LineForm | None]
-"""A line, its text, and what is around that. A line without a text only waits for its turn, and is
-already without secrets."""
+"""A line, its text, and what surrounds it. A line without text only waits for its turn, and is
+already redacted."""
 
 _NO_FORM: Final = LineForm(b"\0", b"\0")
 
 
 class LineRedactor:
-    """Takes secrets out of the lines of one session, those that come in pieces, too.
+    """Redacts the lines of one session, including secrets split across lines.
 
-    A line without a secret costs about a microsecond: nearly every chunk differs from the one
-    before in its text alone, so only that is looked at, and many are searched together.
+    A line without a secret costs about a microsecond: almost every chunk differs from the one
+    before only in its text, so only that is examined, and many are searched together.
     """
 
     def __init__(self, redact: Redactor) -> None:
         self._redact = redact
         self._held: list[_Held] = []
-        # Output of tools in pieces. At most one of the two holds anything.
+        # Tool output in pieces. At most one of the two is non-empty.
         self._outputs: MessageRedactor[bytes] = MessageRedactor(redact)
         self._size = 0
         self._due_size = WINDOW + REACH
@@ -93,7 +93,7 @@ class LineRedactor:
         self._forget_form()
 
     def feed(self, line: bytes) -> list[bytes]:
-        """Take a line; returns those that may be stored now."""
+        """Add a line; returns those that may be stored now."""
         if (
             line.startswith(self._before)
             and line.endswith(self._behind)
@@ -102,13 +102,13 @@ class LineRedactor:
             inside = line[self._cut]
             try:
                 if b"\\" in inside or b'"' in inside:
-                    # Refused where the text ends before the line's usual end begins.
+                    # Slower path if the text ends before the line's usual end begins.
                     text = _string(b'"%b"' % inside)
                 else:
                     text = inside.decode()
             except _UNDECODABLE:
                 return self._feed_other(line)
-            # Spelled out, as this is the commonest line of all.
+            # Inlined, because this is by far the most common line.
             self._held.append((line, text, self._form))
             self._size += len(text)
             if self._size < self._due_size and len(self._held) < self._due_lines:
@@ -117,7 +117,7 @@ class LineRedactor:
         return self._feed_other(line)
 
     def feed_all(self, lines: Sequence[bytes]) -> list[bytes]:
-        """`feed` for many lines: those that differ in their texts alone are looked at together."""
+        """`feed` for many lines: those that differ only in their texts are examined together."""
         out: list[bytes] = []
         for start in range(0, len(lines), TOGETHER):
             some = lines[start : start + TOGETHER]
@@ -130,8 +130,8 @@ class LineRedactor:
         return out
 
     def _feed_together(self, lines: Sequence[bytes]) -> list[bytes] | None:
-        """What may be stored now, if the lines are all alike and hold nothing that looks like a
-        secret; else None, and nothing has happened."""
+        """The lines that may be stored now, if they are all alike and contain nothing that
+        looks like a secret; else None, and nothing has changed."""
         before, behind, cut, least = self._before, self._behind, self._cut, self._least
         parts = [
             line[cut]
@@ -151,7 +151,7 @@ class LineRedactor:
         text = "".join([text for _, text, _ in held if text]) + text
         if self._redact.suspects(text):
             return None
-        # From the end, which is nearer: what has to stay because it may go on.
+        # From the end, which is nearer: find what must stay because it may continue.
         form, rest, kept = self._form, len(text) - self._redact.before(text, len(text)), 0
         staying: list[_Held] = []
         at = len(parts)
@@ -170,11 +170,11 @@ class LineRedactor:
 
     @property
     def form(self) -> LineForm:
-        """What stood around the text of the last chunk that was not like the one before it."""
+        """What surrounded the text of the last chunk that differed from the one before it."""
         return self._form
 
     def flush(self) -> list[bytes]:
-        """The run is over; returns all lines that were held back."""
+        """End the run; returns all lines that were held back."""
         if self._outputs.is_holding:
             return self._unchanged(self._outputs.flush())
         return self._search(final=True) if self._held else []
@@ -198,7 +198,7 @@ class LineRedactor:
             out = [] if self._outputs.is_holding else self.flush()
             out += self._unchanged(self._outputs.feed(line, line))
             if self._outputs.is_holding:
-                # So that the next chunk comes here, too, and not before what is held back.
+                # So that the next chunk comes here too, and does not overtake what is held back.
                 self._forget_form()
             return out
         clean = self._redact.line(line)
@@ -207,7 +207,7 @@ class LineRedactor:
         return self._hold((clean, None, None), 0)
 
     def _unchanged(self, entries: Iterator[tuple[bytes, Any]]) -> list[bytes]:
-        """Messages as lines: as they came where no piece of a secret was cut out."""
+        """Messages as lines: unchanged if no piece of a secret was cut out."""
         out = []
         for line, message in entries:
             if isinstance(message, NotJson) or message == decode(line):
@@ -230,7 +230,7 @@ class LineRedactor:
         return self._search(final=False)
 
     def _learn(self, line: bytes, text: str) -> LineForm | None:
-        """What is around the text in this line, if it is free of secrets; the next line will
+        """What surrounds the text in this line, if it contains no secret; the next line will
         probably have the same."""
         try:
             written = msgspec.json.encode(text)[1:-1]
@@ -243,7 +243,7 @@ class LineRedactor:
         else:
             return None
         form = LineForm(line[:place], line[place + len(written) :])
-        # Proof that this is the text, and not another thing of the same name beside it.
+        # Proof that this is the text, and not another field of the same name.
         probe = form.before + b"?" + form.behind
         try:
             if _text(_params(probe).update.content) != "?" or self._redact.line(probe) != probe:
@@ -259,7 +259,7 @@ class LineRedactor:
     # -- the search
 
     def _search(self, *, final: bool) -> list[bytes]:
-        """Search what is held back, and let go what is certain."""
+        """Search what is held back, and release what is certain."""
         held = self._held
         text = "".join([text for _, text, _ in held if text])
         start = stop = len(text)
@@ -280,7 +280,8 @@ class LineRedactor:
             count, kept = _within(held, len(text) - self._redact.before(text, start))
         self._held = held[count:]
         self._size = kept
-        # Measured from what stays, so that a run that is held back long is not searched each time.
+        # Measured from what stays, so that a run that is held back for long is not searched each
+        # time.
         self._due_size = self._size + WINDOW
         self._due_lines = len(self._held) + MANY_LINES
         done = held[:count]
@@ -289,10 +290,10 @@ class LineRedactor:
         return list(self._cut_out(done, start, stop, instead))
 
     def _limit(self, text: str, limit: int, start: int, stop: int) -> int:
-        """How far a text that has a secret, or the beginning of one, is certain. Cut is what stands
-        from `start` to `stop`."""
-        # A word at the end may go on, and what is cut there may, too; then the name before it,
-        # which tells that it is a secret, has to stay.
+        """How much of a text with a secret, or the start of one, is certain. The span from
+        `start` to `stop` is cut."""
+        # A word at the end may continue, and so may a cut at the end; then the name before it,
+        # which marks it as a secret, has to stay.
         certain = min(limit, last_word(text))
         if stop > certain:
             certain = min(certain, self._redact.before(text, start))
@@ -301,7 +302,7 @@ class LineRedactor:
         return len(text) if start < stop and stop > limit else limit
 
     def _certain(self, done: list[_Held]) -> list[bytes]:
-        """Lines whose texts hold no secret."""
+        """Lines whose texts contain no secret."""
         return [
             line if form is not None or text is None else self._redact.line(line)
             for line, text, form in done
@@ -337,7 +338,7 @@ def _text(content: Any) -> str | None:
 
 
 def _difference(old: str, new: str) -> tuple[int, int, str]:
-    """Where two texts differ: the span in the old one, and what is there in the new one."""
+    """Where two texts differ: the span in the old one, and its replacement in the new one."""
     most = min(len(old), len(new))
     start = _common(old, new, most)
     rest = most - start
@@ -346,7 +347,7 @@ def _difference(old: str, new: str) -> tuple[int, int, str]:
 
 
 def _common(one: str, other: str, most: int) -> int:
-    """How many characters two texts begin with alike, by halving: slices compare fast."""
+    """Length of the common prefix of two texts, by bisection: slices compare fast."""
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
@@ -358,8 +359,8 @@ def _common(one: str, other: str, most: int) -> int:
 
 
 def _within(held: list[_Held], rest: int) -> tuple[int, int]:
-    """How many lines may go where the last `rest` characters have to stay, and how many characters
-    stay then. From the end, which is nearer."""
+    """How many lines may be released if the last `rest` characters must stay, and how many
+    characters stay then. From the end, which is nearer."""
     kept = 0
     count = len(held)
     while count and kept < rest:
@@ -369,8 +370,8 @@ def _within(held: list[_Held], rest: int) -> tuple[int, int]:
 
 
 def _changed(text: str, place: int, start: int, stop: int, instead: str) -> tuple[str, str]:
-    """One piece of a text without the span that is cut, and what is still to be put in its stead.
-    It is put where the span begins."""
+    """One piece of a text without the span that is cut, and the rest of the replacement. It is
+    inserted where the span begins."""
     end = place + len(text)
     if end <= start and end != stop:
         return text, instead

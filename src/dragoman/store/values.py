@@ -21,20 +21,20 @@ class Provenance(enum.StrEnum):
     """How well a number is known."""
 
     REPORTED = "reported"
-    """The peer has told it."""
+    """Reported by the peer."""
     DERIVED = "derived"
-    """It follows from what the peer has told."""
+    """Computed from what the peer reported."""
     ESTIMATED = "estimated"
-    """Something had to be assumed."""
+    """Based on an assumption."""
     UNKNOWN = "unknown"
 
 
 class Charge(Struct, frozen=True, kw_only=True):
-    """What a turn has cost. Without an amount it is unknown, and not free."""
+    """The cost of a turn. Without an amount it is unknown, not free."""
 
     amount: float | None = None
     currency: str | None = None
-    """A currency, or another unit that the peer counts in."""
+    """A currency, or another unit that the peer uses."""
     provenance: Provenance = Provenance.UNKNOWN
 
 
@@ -45,11 +45,11 @@ DEFAULT_TIER: Final = "default"
 """The tier of an attempt that left the model to the peer."""
 
 FLOOR: Final = 1.0
-"""What alpha and beta are with no evidence at all: every mean is as likely as any other."""
+"""Alpha and beta without any evidence: a uniform prior."""
 
 
 MOST_EVIDENCE: Final = 1e6
-"""More than any arm can remember. A draw from a belief without such a limit may never end."""
+"""More than any arm can reach. Sampling without such a limit may never end."""
 
 
 class Arm(Struct, frozen=True, kw_only=True):
@@ -62,16 +62,16 @@ class Arm(Struct, frozen=True, kw_only=True):
 
 
 class Posterior(Struct, frozen=True, kw_only=True):
-    """What is believed of an arm: the Beta distribution of its mean reward, and what it costs."""
+    """The posterior of an arm: the Beta distribution of its mean reward, and its cost."""
 
     alpha: float = FLOOR
     beta: float = FLOOR
     cost: float | None = None
-    """The cost of a turn that was ok, a moving average; None if no turn has told it."""
+    """The cost of an ok turn, a moving average; None if no turn reported it."""
     seconds: float | None = None
-    """The time of a turn that was ok, a moving average; None if there was none."""
+    """The duration of an ok turn, a moving average; None if there was none."""
     pulls: int = 0
-    """How often the arm was tried, ever. It does not fade; without any there is no evidence."""
+    """How often the arm was ever tried. Does not decay; zero means no evidence."""
     updated_at: float = 0.0
     """When it was last tried."""
 
@@ -81,7 +81,7 @@ class Posterior(Struct, frozen=True, kw_only=True):
 
     @property
     def sound(self) -> bool:
-        """Whether it is a distribution at all. What was stored may have been damaged."""
+        """Whether this is a valid distribution. Stored values may be damaged."""
         return (
             FLOOR <= self.alpha <= MOST_EVIDENCE
             and FLOOR <= self.beta <= MOST_EVIDENCE
@@ -90,46 +90,46 @@ class Posterior(Struct, frozen=True, kw_only=True):
 
 
 class Park(Struct, frozen=True):
-    """Until when a peer is left alone, and why."""
+    """Until when a peer is parked, and why."""
 
     until: float
     why: str | None = None
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """What is remembered of a peer."""
+    """The recorded health of a peer."""
 
     peer: str
     failures: int = 0
-    """How many turns in a row have failed for reasons that the peer has to answer for."""
+    """Consecutive failed turns that are the peer's fault."""
     opened_at: float | None = None
-    """When it was last given up; None while it is not."""
+    """When it was last parked for failures; None while it is not."""
     trial_at: float | None = None
-    """When somebody last began to try it again."""
+    """When a retry of it last began."""
     last_ok_at: float | None = None
     last_failed_at: float | None = None
     last_error: str | None = None
     handshake_seconds: float | None = None
-    """How long its greetings take, smoothed."""
+    """How long its handshake takes, smoothed."""
     parked_until: float | None = None
     parked_why: str | None = None
     logins: dict[str, Park] = {}
-    """Surroundings in which it wants a login. A key that one shell lacks may be set in another."""
+    """Surroundings in which it requires a login. A key that one shell lacks may be set in
+    another."""
 
     def parking(self, now: float, surroundings: str = "") -> Park | None:
-        """Until when and why it is left alone in these surroundings; None if it is not."""
+        """Until when and why it is parked in these surroundings; None if it is not."""
         if self.parked_until is not None and now < self.parked_until:
             return Park(self.parked_until, self.parked_why)
         login = self.logins.get(surroundings)
         return login if login is not None and now < login.until else None
 
     def unparked(self, surroundings: str) -> Health:
-        """It has worked in these surroundings."""
+        """Whether it has worked in these surroundings."""
         logins = {name: park for name, park in self.logins.items() if name != surroundings}
         return structs.replace(self, parked_until=None, parked_why=None, logins=logins)
 
     def recovered(self, surroundings: str) -> Health:
-        """It has worked in these surroundings: neither what parked it nor its failures count any
-        more."""
+        """Record that it has worked in these surroundings: clears its parking and its failures."""
         freed = self.unparked(surroundings)
         return structs.replace(freed, failures=0, opened_at=None, trial_at=None)

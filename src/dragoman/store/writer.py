@@ -35,40 +35,42 @@ T = TypeVar("T")
 Operation: TypeAlias = Callable[[Store], object]
 
 BATCH_INTERVAL: Final = 0.05
-"""Seconds that a write may wait for others: what a killed process can lose, and nobody sees."""
+"""Seconds that a write may wait to be batched: what a killed process can lose; too short to
+notice."""
 
 QUEUE_SIZE: Final = 16 * 1024 * 1024
-"""Bytes that wait before `is_full` asks for patience. While nothing can be stored, events beyond
-are left out."""
+"""Queued bytes above which `is_full` is set. While nothing can be stored, further events are
+left out."""
 
 HARD_SIZE: Final = 4 * QUEUE_SIZE
-"""Bytes that wait at most. Who goes on beyond has a gap in the store, and not in the memory."""
+"""Maximum queued bytes. Beyond it events become a gap in the store instead of using more memory."""
 
 PART_SIZE: Final = 4 * 1024 * 1024
-"""Bytes of one transaction, about: a disk that has little room takes a part of what waits."""
+"""Approximate bytes per transaction: a disk with little room accepts part of the queue."""
 
 OPERATION_SIZE: Final = 512
-"""Bytes that an operation counts for at least: it is kept while it waits, like what it writes."""
+"""Minimum bytes that an operation counts for: it is kept in memory while it waits, like its
+data."""
 
 RETRY_INTERVAL: Final = 1.0
-"""Seconds after a failure before the disk is tried again, also where somebody asks for that."""
+"""Seconds after a failure before the disk is tried again, also on request."""
 
 MAX_RETRY_INTERVAL: Final = 30.0
-"""Seconds between two tries when many have failed: a person who made room looks again by then."""
+"""Seconds between two retries after many failures: short enough for a user who made room."""
 
 DISK_TIMEOUT: Final = 30.0
-"""Seconds that a caller waits for the disk. A transaction takes milliseconds, and another process
-holds the file for `database.BUSY_TIMEOUT` at most; a file system that hangs never answers."""
+"""Seconds that a caller waits for the disk. A transaction takes milliseconds, and another
+process holds the file for at most `database.BUSY_TIMEOUT`; a hanging file system never answers."""
 
 SLOW_TIME: Final = 1.0
-"""Seconds of waiting for the disk after which it is in the log that a caller gave up: a transaction
-takes milliseconds."""
+"""A caller's timeout is logged if it waited for the disk longer than this many seconds: a
+transaction takes milliseconds."""
 
 _LOCAL: Final = (StoreConflict, UnknownSession, UnknownJob)
-"""What is wrong with one session or job, and says nothing of the others."""
+"""Errors of one session or job that do not affect the others."""
 
 _FINAL: Final = (StoreCorrupt, StoreTooNew)
-"""What no waiting mends: the file is left to its owner, and nothing more is stored."""
+"""Errors that no retry fixes: the file is left to its owner, and nothing more is stored."""
 
 
 @dataclass(slots=True)
@@ -94,14 +96,14 @@ _Item: TypeAlias = _Append | _Work
 
 
 class StoreWriter:
-    """Writes into a store from a thread of its own. Use it as `async with`.
+    """Writes to a store from its own thread. Use it as `async with`.
 
     `on_trouble` is called in the loop: once with the error after which nothing is stored, and once
     for every session or job that could not be stored although others can. `on_recovery` is called
-    there when the disk takes it again, with the number of events that were left out meanwhile.
+    there when the disk works again, with the number of events that were left out.
 
-    In place of a store there may be what opens it, and the `trouble` for which that failed: then
-    opening it is what is tried again.
+    Instead of a store it accepts a function that opens one, and the `trouble` with which that
+    failed: then opening is retried.
     """
 
     def __init__(
@@ -125,7 +127,7 @@ class StoreWriter:
         self._put_size = 0
         self._done_size = 0
         self._lost: dict[str, tuple[int, int]] = {}
-        """By session, the events that were left out since the last that was taken."""
+        """By session, the events that were left out since the last accepted one."""
         self._left_out = 0
         self._why = "" if trouble is None else trouble.problem
         """The last trouble, in a few words."""
@@ -134,10 +136,10 @@ class StoreWriter:
         """Whether nothing will ever be stored again."""
         self._tried_at = time.monotonic()
         self._pause = None if trouble is None else RETRY_INTERVAL
-        """Seconds from the last try to the next; None while all is well."""
+        """Seconds from the last try to the next; None if there is no failure."""
         self._asked = False
         self._abandoned = False
-        """Whether the thread was left behind, because the disk does not answer."""
+        """Whether the thread was abandoned because the disk does not answer."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._ended: asyncio.Future[None] | None = None
@@ -150,41 +152,41 @@ class StoreWriter:
         await self.close()
 
     def start(self) -> None:
-        """Begin to write. Call it in the loop that the writer serves."""
+        """Start writing. Call it in the loop that the writer serves."""
         self._loop = asyncio.get_running_loop()
-        # A process that ends without closing must not wait for a disk.
+        # A process that exits without closing must not wait for a disk.
         self._thread = threading.Thread(target=self._run, name="dragoman-store", daemon=True)
         self._thread.start()
 
     @property
     def is_open(self) -> bool:
-        """Whether the store could be opened, and is not left to a thread that hangs."""
+        """Whether the store could be opened and its thread does not hang."""
         return self._store is not None and not self._abandoned
 
     @property
     def store(self) -> Store:
         """The store, which is open."""
-        assert self._store is not None, "the store could not be opened yet"
+        assert self._store is not None, "the store is not open yet"
         return self._store
 
     @property
     def is_full(self) -> bool:
-        """Whether more waits than should. `drain` waits until less does."""
+        """Whether the queue is over its soft limit. `drain` waits until it is below."""
         return self._put_size - self._done_size > QUEUE_SIZE
 
     async def drain(self) -> None:
-        """Wait until there is room."""
+        """Wait until the queue has room."""
         if self.is_full:
             await self.flush()
 
     def append(self, key: str, first: int, lines: Sequence[bytes], job: str | None = None) -> None:
-        """Store events soon (`Store.append`). They have no secrets in them."""
+        """Store events soon (`Store.append`). They must already be redacted."""
         if self._over or not lines:
             return
         size = sum(map(len, lines))
         limit = HARD_SIZE
         if self.trouble is not None:
-            # What would fit behind a gap is left out, too: one long gap is better than many.
+            # Events that would fit after a gap are left out too: one long gap is better than many.
             limit = 0 if key in self._lost else QUEUE_SIZE
         if self._put_size - self._done_size + size > limit:
             self._lost[key] = (self._lost.get(key, (first, 0))[0], first + len(lines))
@@ -195,22 +197,22 @@ class StoreWriter:
         self._put(_Append(key, first, list(lines), job, size))
 
     def put(self, operation: Operation, *, size: int = 0) -> None:
-        """Do something with the store soon, behind everything that was put before."""
+        """Run an operation on the store soon, after everything queued before."""
         if self._over:
             return
         size = max(size, OPERATION_SIZE)
         if self._put_size - self._done_size + size > HARD_SIZE:
-            log.error("something is not stored, because too much waits for the disk")
+            log.error("a write is dropped: the queue for the disk is full")
             self._too_slow()
             return
         self._put(_Work(operation, size))
 
     async def call(self, operation: Callable[[Store], T], *, reads: bool = False) -> T:
-        """Do something with the store now, behind everything that was put before, and return what
-        it returns, once it is on the disk. Raises what it raises, and `StoreError` if the disk does
-        not answer within `DISK_TIMEOUT`; the operation may still be done then.
+        """Run an operation on the store now, after everything queued before, and return its result
+        once it is on disk. Raises what it raises, and `StoreError` if the disk does not answer
+        within `DISK_TIMEOUT`; the operation may still run then.
 
-        What only `reads` is done also while nothing can be written, without what waits for that.
+        With `reads`, it also runs while nothing can be written, without the queued writes.
         """
         if self._loop is None or self._thread is None:
             raise RuntimeError("the writer was not started, or is closed")
@@ -240,8 +242,8 @@ class StoreWriter:
             future.cancel()
             waited = time.monotonic() - began_at
             if waited >= SLOW_TIME:
-                # The caller has a limit of its own, goes on, and may say that it is stored.
-                log.warning("a caller did not wait for the disk any longer after %.1f s", waited)
+                # The caller has its own timeout, continues, and may report that it is stored.
+                log.warning("a caller gave up waiting for the disk after %.1f s", waited)
             raise
         except StoreError:
             future.cancel()
@@ -252,15 +254,15 @@ class StoreWriter:
         error = StoreError(
             where,
             f"the disk has not answered for {DISK_TIMEOUT:g} s",
-            remedy="see whether its file system hangs",
+            remedy="check whether its file system hangs",
         )
         error.may_have_run = True
         log.error("%s", error)
         return error
 
     async def flush(self) -> bool:
-        """Wait until everything that was put is on the disk. False: it is not, see `trouble` and
-        the log."""
+        """Wait until everything queued is on disk. False if it is not, see `trouble` and the
+        log."""
         if self.trouble is not None or self._thread is None:
             return self.trouble is None
         try:
@@ -270,20 +272,21 @@ class StoreWriter:
         return True
 
     def hurry(self) -> None:
-        """Write what was put now, without waiting for more."""
+        """Write the queue now, without waiting for more."""
         if self._pause is None:
             self._hurry.set()
 
     def retry(self) -> None:
-        """Try the disk now if it has failed, and not in a while. Somebody is about to use it."""
+        """Retry a failed disk now, unless it was tried just before. Called when the store is
+        about to be used."""
         if self.trouble is not None and not self._asked:
             self._asked = True
             self._hurry.set()
 
     async def close(self) -> bool:
-        """Write what waits, and end. The store stays open. Returns what `flush` returns.
+        """Write the queue, and stop. The store stays open. Returns what `flush` returns.
 
-        If the disk does not answer, the thread is left behind, with the store: `is_open` is False.
+        If the disk does not answer, the thread and its store are abandoned: `is_open` is False.
         """
         if self._thread is None or self._loop is None:
             return self.trouble is None
@@ -293,7 +296,7 @@ class StoreWriter:
             self._note_gap(key)
         self._queue.append(None)
         self._wake()
-        # Where this is cancelled, the thread writes what waits all the same, and then ends.
+        # If this is cancelled, the thread still writes the queue and then stops.
         try:
             await self._settled(self._ended)
         except StoreError as error:
@@ -316,7 +319,7 @@ class StoreWriter:
             self._hurry.set()
 
     def _note_gap(self, key: str) -> None:
-        """Have it noted what was left out of a session, before what comes next."""
+        """Record the events that were left out of a session, before what comes next."""
         lost = self._lost.pop(key, None)
         if lost is not None:
             next = lost[1]
@@ -329,16 +332,16 @@ class StoreWriter:
             self._fall(
                 StoreError(
                     str(self.store.path),
-                    "the disk is too slow for what is to be stored",
+                    "the disk is too slow",
                     remedy="some of it is left out",
                 )
             )
-            # Whatever was written meanwhile, the thread finds out that the disk works.
+            # Even if nothing was written in between, the thread finds out that the disk works.
             self._wake()
 
     def _recovered(self) -> None:
         count, self._left_out = self._left_out, 0
-        but = f", but for {counted(count)}" if count else ""
+        but = f", except for {counted(count)}" if count else ""
         log.log(self._level, "sessions are stored again%s", but)
         for key in list(self._lost):
             self._note_gap(key)
@@ -366,7 +369,7 @@ class StoreWriter:
                 break
         if waiting:
             events = sum(len(item.lines) for item in waiting if isinstance(item, _Append))
-            text = "%d events and what became of their jobs are lost: %s"
+            text = "%d events and the results of their jobs are lost: %s"
             log.log(self._level, text, events, self.trouble)
         if self._loop is not None and self._ended is not None:
             _tell(self._loop, settle, self._ended, None, None)
@@ -378,19 +381,19 @@ class StoreWriter:
             self._work.wait()
             self._hurry.wait(BATCH_INTERVAL)
         self._hurry.clear()
-        # Cleared before the queue is emptied: what comes later sets it again.
+        # Cleared before the queue is emptied: later items set it again.
         self._work.clear()
 
     def _is_due(self) -> bool:
         if self._pause is None:
             return True
         if self._asked:
-            # Who asks too early is heard when the time has come.
+            # A request that comes too early is served when the interval is over.
             self._pause = min(self._pause, RETRY_INTERVAL)
         return time.monotonic() >= self._tried_at + self._pause
 
     def _write(self, batch: list[_Item], *, again: bool = False) -> list[_Item]:
-        """Write all of it, and return what could not be written and may be later."""
+        """Write all of it, and return what failed and may be retried."""
         done = 0
         muted = set(self._mute)
         reports: list[DragomanError] = []
@@ -402,7 +405,7 @@ class StoreWriter:
                     for item in part:
                         self._do(store, item, reports)
                 done += len(part)
-                # Before anybody is told, who then may ask for the room there is.
+                # Before any caller is notified, which may then check for room.
                 self._done_size += sum(item.size for item in part)
                 for error in reports:
                     self._report(error)
@@ -410,7 +413,7 @@ class StoreWriter:
                     if isinstance(item, _Work) and item.done is not None:
                         item.done(item.result, item.error)
         except StoreError as error:
-            # What was found wrong was taken back with the rest, and will be found again.
+            # Errors found here were rolled back with the rest, and will be found again.
             self._mute = muted
             if _begun_anew(error) and not again:
                 self._report(error)
@@ -447,7 +450,7 @@ class StoreWriter:
         return kept
 
     def _answer(self, item: _Work) -> None:
-        """Do what was called for while nothing can be written, if that is possible."""
+        """Run the reads that were requested while nothing can be written, if possible."""
         assert item.done is not None
         if self._store is None or self._over or not item.reads:
             item.done(None, None if self.trouble is None else self.trouble.fresh())
@@ -483,7 +486,7 @@ class StoreWriter:
         except Exception as error:
             item.error = error
             if item.done is None:
-                log.exception("something could not be stored")
+                log.exception("a write failed")
 
     def _fall(self, error: StoreError) -> None:
         if self.trouble is None:
@@ -493,7 +496,7 @@ class StoreWriter:
 
     @property
     def _level(self) -> int:
-        """How loud our log is: a person whom `on_trouble` told need not read it twice."""
+        """The log level: `on_trouble` has already told the user."""
         return logging.WARNING if self._on_trouble is None else logging.INFO
 
     def _report(self, error: DragomanError) -> None:
@@ -503,12 +506,12 @@ class StoreWriter:
 
 
 def _begun_anew(error: StoreError) -> bool:
-    """Whether a new file is in the place of a damaged one, which takes what comes."""
+    """Whether a new file replaced a damaged one and accepts writes."""
     return isinstance(error, StoreCorrupt) and error.replaced
 
 
 def _gather(batch: list[_Item], item: _Item) -> None:
-    """Events that follow each other become one write."""
+    """Merge consecutive events into one write."""
     last = batch[-1] if batch else None
     if (
         isinstance(item, _Append)
@@ -525,7 +528,7 @@ def _gather(batch: list[_Item], item: _Item) -> None:
 
 
 def _parts(batch: list[_Item]) -> Iterator[list[_Item]]:
-    """What is written in one transaction each: at least one, of nothing if there is nothing."""
+    """Split into transactions: at least one, which may be empty."""
     part: list[_Item] = []
     size = 0
     for item in batch:
@@ -542,4 +545,4 @@ def _tell(loop: asyncio.AbstractEventLoop, tell: Callable[..., None], *values: o
     try:
         loop.call_soon_threadsafe(tell, *values)
     except RuntimeError:
-        log.debug("the loop is gone before the store was")
+        log.debug("the event loop closed before the store")

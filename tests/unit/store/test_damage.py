@@ -101,7 +101,7 @@ def test_damage_that_shows_itself_later_is_told_once_and_work_goes_on(
         assert store.replaced == ""
         with pytest.raises(StoreCorrupt) as told:
             store.jobs()
-        assert told.value.replaced and "a new one was begun" in str(told.value)
+        assert told.value.replaced and "a new one was created" in str(told.value)
         assert store.jobs() == []
         store.create_session(session())
     assert len(aside_of(path)) == 1

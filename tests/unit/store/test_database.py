@@ -61,7 +61,7 @@ def test_a_newer_form_is_refused_by_name_and_left_alone(tmp_path: Path) -> None:
     other.close()
     before = path.read_bytes()
     for read_only in (True, False):
-        with pytest.raises(StoreTooNew, match=f"form {VERSION + 1}.* DRAGOMAN_STATE_HOME"):
+        with pytest.raises(StoreTooNew, match=f"version {VERSION + 1}.* DRAGOMAN_STATE_HOME"):
             Store.open(path, read_only=read_only)
     assert path.read_bytes() == before
 
@@ -130,7 +130,7 @@ def test_a_folder_in_the_place_of_the_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "sessions.db").mkdir()
     with pytest.raises(StoreRefused, match="DRAGOMAN_STATE_HOME"):
         Store.open(tmp_path / "sessions.db")
-    with pytest.raises(StoreCorrupt, match="no ordinary file"):
+    with pytest.raises(StoreCorrupt, match="not a regular file"):
         Store.open(tmp_path / "sessions.db", read_only=True)
 
 

@@ -32,7 +32,7 @@ def test_a_name_is_taken_until_its_session_is_closed(tmp_path: Path) -> None:
     one, two = session(name="mine"), session(name="mine")
     with open_store(tmp_path) as store:
         store.create_session(one)
-        with pytest.raises(StoreConflict, match="has the name 'mine' already"):
+        with pytest.raises(StoreConflict, match="already has the name 'mine'"):
             store.create_session(two)
         store.update_session(one.key, closed_at=5.0)
         assert store.find_session("codex", one.root, "mine") is None

@@ -21,10 +21,10 @@ from dragoman.store.ledger.records import AttemptRecord, Ending, Tokens, Verdict
 from dragoman.store.values import Charge
 
 PAGE: Final = 1000
-"""Rows that are read at a time, so that a long export keeps nobody waiting."""
+"""Rows read at a time, so that a long export blocks no writer."""
 
 PROCESS_GONE: Final = "process_gone"
-"""The `error_class` of an attempt whose own process died before it could tell the end."""
+"""The `error_class` of an attempt whose own process died before it could record the end."""
 
 _NESTED: Final = frozenset({"tokens", "cost"})
 _PLAIN: Final = tuple(name for name in AttemptRecord.__struct_fields__ if name not in _NESTED)
@@ -38,7 +38,7 @@ _TEXTS: Final = ("model", "error_class", "reason", "peer", "role", "tier", "unen
 
 
 class AttemptTable(PosteriorTable):
-    """What the ledger knows of decisions and attempts."""
+    """The decision and attempt methods of the ledger."""
 
     def begin(
         self,
@@ -48,10 +48,11 @@ class AttemptTable(PosteriorTable):
         *,
         health: HealthChange | None = None,
     ) -> int:
-        """Keep that an attempt begins, and return the id that it got.
+        """Record the start of an attempt, and return it with its id.
 
-        The decision is kept with its first attempt. `health` changes what is known of the peer in
-        the same transaction. Raises `StoreConflict` where the job has an attempt of this number.
+        The decision is stored with its first attempt. `health` updates the health of the peer in
+        the same transaction. Raises `StoreConflict` if the job already has an attempt of this
+        number.
         """
         data = self.redact.line(msgspec.json.encode(decision, enc_hook=str)).decode()
         row = self._row(structs.replace(attempt, decision_id=decision_id))
@@ -79,17 +80,17 @@ class AttemptTable(PosteriorTable):
         learned: Learned | None = None,
         health: HealthChange | None = None,
     ) -> AttemptRecord:
-        """Keep how an attempt ended, and what follows for the arm and the health of its peer.
+        """Record the end of an attempt, and update its arm and the health of its peer.
 
-        Raises `StoreConflict` if there is no such attempt, or it has ended before.
+        Raises `StoreConflict` if there is no such attempt, or it has already ended.
         """
         with self.transaction() as connection:
             before = self.attempt(attempt_id)
             if before is None or before.outcome is not None:
-                what = "has ended before" if before else "is not there"
+                what = "has already ended" if before else "does not exist"
                 raise self._conflict(f"the attempt {attempt_id} {what}")
             fields = structs.asdict(ending)
-            # A clock that was set back between the two must not take time from the sums.
+            # A clock that was set back in between must not reduce the sums.
             fields["ended_at"] = max(ending.ended_at, before.started_at)
             if ending.model is None:
                 del fields["model"]
@@ -113,17 +114,17 @@ class AttemptTable(PosteriorTable):
         source: VerdictSource = "user",
         learned: Callable[[AttemptRecord], Learned | None] | None = None,
     ) -> AttemptRecord:
-        """Keep what somebody thinks of a job, at the attempt that answered it: the last that ended.
+        """Record a verdict on a job, at the attempt that answered it: the last that ended.
 
-        Returns that attempt as it was before, so that a verdict that is given twice can be told
-        from a new one; `learned` is asked with the same. Raises `UnknownJob`.
+        Returns that attempt as it was before, so that a repeated verdict can be told from a new
+        one; `learned` is called with the same. Raises `UnknownJob`.
         """
         with self.transaction() as connection:
             found = self._attempts(
                 "job = ? AND outcome IS NOT NULL ORDER BY number DESC LIMIT 1", job
             )
             if not found:
-                raise UnknownJob(f"no attempt of a job {job} has ended here")
+                raise UnknownJob(f"no finished attempt of job {job} in this ledger")
             before = found[0]
             connection.execute(
                 "UPDATE attempts SET verdict = ?, verdict_source = ? WHERE id = ?",
@@ -140,15 +141,15 @@ class AttemptTable(PosteriorTable):
         return found[0] if found else None
 
     def attempts(self, job: str) -> list[AttemptRecord]:
-        """The attempts of a job, in their order."""
+        """The attempts of a job, in order."""
         return self._attempts("job = ? ORDER BY number", job)
 
     def latest(self, limit: int) -> list[AttemptRecord]:
-        """The attempts that were begun last, the newest first."""
+        """The most recent attempts, the newest first."""
         return self._attempts("TRUE ORDER BY started_at DESC, id DESC LIMIT ?", limit)
 
     def decision(self, decision_id: str) -> dict[str, Any] | None:
-        """A decision, as it was handed to `begin`."""
+        """A decision, as passed to `begin`."""
         with self._reading() as connection:
             row = connection.execute(
                 "SELECT data FROM decisions WHERE id = ?", (decision_id,)
@@ -158,7 +159,7 @@ class AttemptTable(PosteriorTable):
     def end_orphans(
         self, is_alive: Callable[[dict[str, Any]], bool], *, now: float | None = None
     ) -> list[AttemptRecord]:
-        """End the attempts whose process is gone, as crashed. What they cost stays unknown."""
+        """End the attempts whose process is gone, as crashed. Their cost stays unknown."""
         ended = []
         with self.transaction():
             for attempt in self._attempts("outcome IS NULL"):
@@ -173,7 +174,7 @@ class AttemptTable(PosteriorTable):
         return ended
 
     def export(self) -> Iterator[dict[str, Any]]:
-        """Everything, one object at a time: decisions, attempts, posteriors, health."""
+        """Export everything, one object at a time: decisions, attempts, posteriors, health."""
         for at, id, data in self._pages("SELECT at, id, data FROM decisions", "id", 1):
             yield {"type": "Decision", "id": id, "at": at, "decision": msgspec.json.decode(data)}
         for row in self._pages(f"SELECT {_NAMES} FROM attempts", "id", 0):
@@ -209,7 +210,7 @@ class AttemptTable(PosteriorTable):
             return [_record(row) for row in rows]
 
     def _pages(self, select: str, key: str, place: int) -> Iterable[tuple[Any, ...]]:
-        """Rows in the order of a key that is the column at `place`."""
+        """Rows in the order of a key, which is the column at `place`."""
         last: Any = None
         while True:
             where = "TRUE" if last is None else f"{key} > ?"
@@ -224,11 +225,11 @@ class AttemptTable(PosteriorTable):
             last = rows[-1][place]
 
     def _row(self, attempt: AttemptRecord) -> dict[str, Any]:
-        """An attempt as the table has it, without secrets."""
+        """An attempt as stored in the table, redacted."""
         row: dict[str, Any] = {name: getattr(attempt, name) for name in _PLAIN}
         for name in _TEXTS:
             if row[name] is not None:
-                # Only then is it cut: half a secret does not look like one.
+                # Truncated only after redaction: half a secret does not look like one.
                 row[name] = self.redact.text(str(row[name]))[:TEXT_SIZE]
         for name in ("outcome", "verdict", "verdict_source"):
             row[name] = None if row[name] is None else str(row[name])
@@ -242,7 +243,7 @@ class AttemptTable(PosteriorTable):
 
 
 def day_of(at: float) -> str:
-    """The day of an instant, by the clock of this machine."""
+    """The local date of an instant."""
     return datetime.fromtimestamp(at).date().isoformat()
 
 

@@ -30,13 +30,14 @@ from dragoman.transports.file_lock import take_lock
 FILE_NAME: Final = "events.jsonl"
 
 MAX_SIZE: Final = 10 * 1024 * 1024
-"""Bytes of a file before the next one is begun: some thirty thousand lines."""
+"""Bytes of a file before it is rotated: some thirty thousand lines."""
 
 KEPT: Final = 3
-"""Older files that stay: ``events.1.jsonl`` is the last one before."""
+"""Rotated files that are kept: ``events.1.jsonl`` is the most recent."""
 
 LOCK_TIMEOUT: Final = 5.0
-"""Seconds to wait for others that write: each takes microseconds, so somebody is stopped."""
+"""Seconds to wait for other writers: each takes microseconds, so a longer wait means that one
+is stopped."""
 
 LOCK_INTERVAL: Final = 0.005
 
@@ -50,7 +51,7 @@ _TEXTS: Final = (
 
 
 class EventName(enum.StrEnum):
-    """What can happen to a delegation."""
+    """Events of a delegation."""
 
     DELEGATION_DECIDED = "delegation_decided"
     PEER_CALL_STARTED = "peer_call_started"
@@ -63,7 +64,7 @@ class EventName(enum.StrEnum):
 
 
 class LoggedEvent(Struct, frozen=True, kw_only=True):
-    """One line. Every line has every field; what is not known, or makes no sense, is null."""
+    """One line. Every line has every field; null if unknown or not applicable."""
 
     time: str
     """ISO 8601, in UTC."""
@@ -73,7 +74,7 @@ class LoggedEvent(Struct, frozen=True, kw_only=True):
     attempt: int | None = None
     """The number of the attempt within its job, from 1."""
     runtime_role: RuntimeRole | None = None
-    """`peer`, or `host` where this process itself did the work."""
+    """`peer`, or `host` if this process itself did the work."""
     peer_id: str | None = None
     role: str | None = None
     tier: str | None = None
@@ -103,7 +104,7 @@ def logged(
     error_class: str | None = None,
     detail: str | None = None,
 ) -> LoggedEvent:
-    """A line about an attempt, or about what comes before the first one."""
+    """A line about an attempt, or about what precedes the first one."""
     line = LoggedEvent(
         time=datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds"),
         event=event,
@@ -138,7 +139,7 @@ def logged(
 
 
 class EventsFile:
-    """The file. It is opened for every line, so that anybody may move or delete it."""
+    """The file. It is opened for every line, so that it may be moved or deleted at any time."""
 
     def __init__(
         self, path: Path, redact: Redactor | None = None, *, max_size: int = MAX_SIZE
@@ -148,7 +149,7 @@ class EventsFile:
         self._max_size = max_size
 
     def write(self, event: LoggedEvent) -> None:
-        """Add a line. Raises `StoreError`; then nothing of it is in the file."""
+        """Append a line. Raises `StoreError`; the file then contains nothing of it."""
         line = msgspec.json.encode(self._clean(event)) + b"\n"
         try:
             make_private(self.path.parent)
@@ -158,8 +159,8 @@ class EventsFile:
             raise self._explained(error) from error
 
     def _clean(self, event: LoggedEvent) -> LoggedEvent:
-        """The event without secrets. A text is cut only then: half of one does not look like one.
-        The names of the fields are ours, so that only their values are searched."""
+        """The event, redacted. Texts are truncated only afterwards: half a secret does not look
+        like one. Field names are ours, so only values are searched."""
         texts = {
             name: self.redact.text(value)[:TEXT_SIZE]
             for name in _TEXTS
@@ -169,25 +170,25 @@ class EventsFile:
 
     @contextlib.contextmanager
     def _locked(self, size: int) -> Iterator[int]:
-        """The file, held by us, with room for a line. A file that is full is moved away first."""
+        """The locked file, with room for a line. A full file is rotated first."""
         give_up_at = time.monotonic() + LOCK_TIMEOUT
         while True:
             descriptor = os.open(self.path, _FLAGS, 0o600)
             try:
                 found = os.fstat(descriptor)
                 if not stat.S_ISREG(found.st_mode):
-                    raise StoreCorrupt(str(self.path), "it is no ordinary file", remedy="move it")
+                    raise StoreCorrupt(str(self.path), "it is not a regular file", remedy="move it")
                 self._wait_for(descriptor, give_up_at)
-                # While we waited, somebody may have moved this file away and begun another.
+                # While we waited, another process may have rotated this file.
                 if _is_at(descriptor, self.path):
                     used = os.fstat(descriptor).st_size
                     fits = not used or used + size <= self._max_size
-                    # A line matters more than the size of the file, where it cannot be moved.
+                    # If the file cannot be rotated, writing the line matters more than its size.
                     if fits or not self._move_away():
                         yield descriptor
                         return
             finally:
-                # Closing gives the lock free, too.
+                # Closing releases the lock too.
                 os.close(descriptor)
 
     def _wait_for(self, descriptor: int, give_up_at: float) -> None:
@@ -196,12 +197,12 @@ class EventsFile:
                 raise StoreBusy(
                     str(self.path),
                     f"another process has held it for more than {LOCK_TIMEOUT:g} s",
-                    remedy="see whether a dragoman is stopped",
+                    remedy="check for a stopped dragoman process",
                 )
             time.sleep(LOCK_INTERVAL)
 
     def _move_away(self) -> bool:
-        """Begin a new file. Only who holds the lock of the one that is there may do this."""
+        """Rotate the file. The caller must hold the lock of the current one."""
         names = [self.path, *(older(self.path, number) for number in range(1, KEPT + 1))]
         for source, target in zip(names[-2::-1], names[:0:-1], strict=True):
             try:
@@ -209,7 +210,7 @@ class EventsFile:
             except FileNotFoundError:
                 continue
             except PermissionError:
-                # The folder takes no changes, or the system moves no file that somebody has open.
+                # The directory is read-only, or the system does not move open files.
                 return False
         return True
 
@@ -220,17 +221,17 @@ class EventsFile:
         return StoreRefused(
             str(self.path),
             f"it cannot be written ({detail})",
-            remedy="let this user write it, or let DRAGOMAN_STATE_HOME name another folder",
+            remedy="make it writable, or set DRAGOMAN_STATE_HOME to another directory",
         )
 
 
 def events_path(state: Path) -> Path:
-    """Where the file is, below dragoman's state folder."""
+    """Path of the file, below dragoman's state directory."""
     return state / FILE_NAME
 
 
 def older(path: Path, number: int) -> Path:
-    """The name of an older file."""
+    """The name of a rotated file."""
     return path.with_name(f"{path.stem}.{number}{path.suffix}")
 
 
@@ -245,10 +246,10 @@ _FLAGS: Final = (
 
 
 def _append(descriptor: int, line: bytes) -> None:
-    """Write a line with one call, and take back what a full disk has taken of it."""
+    """Write a line with one call; if the disk is full, truncate the part that was written."""
     before = os.fstat(descriptor).st_size
     if before and not _ends_a_line(descriptor, before):
-        # Somebody else's program, or a machine that lost its power, has left half a line.
+        # Another program, or a power loss, has left half a line.
         line = b"\n" + line
     try:
         written = os.write(descriptor, line)

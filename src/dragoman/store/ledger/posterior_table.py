@@ -19,7 +19,7 @@ from dragoman.store.ledger.schema import FORM
 from dragoman.store.values import Arm, Health, Posterior
 
 Learned: TypeAlias = tuple[Arm, Callable[[Posterior | None], Posterior]]
-"""An arm, and what becomes of its posterior; None is one that was never tried."""
+"""An arm, and the update of its posterior; the input is None for an arm that was never tried."""
 
 HealthChange: TypeAlias = Callable[[Health], Health]
 
@@ -36,12 +36,12 @@ _SAVE: Final = (
 
 
 class PosteriorTable(Database):
-    """What the ledger knows of peers."""
+    """The peer methods of the ledger."""
 
     form: ClassVar[Form] = FORM
 
     def posteriors(self) -> dict[Arm, Posterior]:
-        """What is believed of every arm that was tried."""
+        """The posteriors of all arms that were tried."""
         with self._reading() as connection:
             rows = connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM posteriors").fetchall()
         size = len(_ARM)
@@ -53,7 +53,7 @@ class PosteriorTable(Database):
         }
 
     def posterior(self, arm: Arm) -> Posterior | None:
-        """What is believed of one arm."""
+        """The posterior of one arm."""
         where = " AND ".join(f"{name} = ?" for name in _ARM)
         with self._reading() as connection:
             row = connection.execute(
@@ -65,28 +65,28 @@ class PosteriorTable(Database):
         return msgspec.convert(dict(zip(_POSTERIOR, row, strict=True)), Posterior)
 
     def save_posterior(self, arm: Arm, posterior: Posterior) -> None:
-        """Believe this of an arm, whatever was believed before."""
+        """Overwrite the posterior of an arm."""
         self._learn((arm, lambda _: posterior))
 
     def forget_posteriors(self) -> int:
-        """Forget everything that was learned; how many arms that were."""
+        """Delete all posteriors; returns their number."""
         with self.transaction() as connection:
             return connection.execute("DELETE FROM posteriors").rowcount
 
     def health(self, peer: str) -> Health:
-        """How a peer is doing; of one that was never tried nothing is known."""
+        """The health of a peer; empty if it was never tried."""
         with self._reading() as connection:
             row = connection.execute("SELECT data FROM health WHERE peer = ?", (peer,)).fetchone()
             return Health(peer=peer) if row is None else msgspec.json.decode(row[0], type=Health)
 
     def healths(self) -> dict[str, Health]:
-        """How every peer is doing that was ever tried."""
+        """The health of every peer that was ever tried."""
         with self._reading() as connection:
             rows = connection.execute("SELECT peer, data FROM health ORDER BY peer").fetchall()
             return {peer: msgspec.json.decode(data, type=Health) for peer, data in rows}
 
     def change_health(self, peer: str, change: HealthChange) -> Health:
-        """Change what is known of a peer, and return it."""
+        """Update the health of a peer, and return it."""
         with self.transaction() as connection:
             changed = change(self.health(peer))
             after = structs.replace(
@@ -106,15 +106,15 @@ class PosteriorTable(Database):
         return after
 
     def park(self, peer: str, until: float, why: str) -> Health:
-        """Leave a peer alone until then."""
+        """Park a peer until an instant."""
         if not math.isfinite(until):
-            raise ValueError("a peer is parked until an instant, and not for ever")
+            raise ValueError("a peer can only be parked until a finite time")
         return self.change_health(
             peer, lambda health: structs.replace(health, parked_until=until, parked_why=why)
         )
 
     def unpark(self, peer: str) -> Health:
-        """Use a peer again, and forget its failures."""
+        """Unpark a peer, and reset its failures."""
         return self.change_health(
             peer,
             lambda health: structs.replace(
@@ -129,7 +129,7 @@ class PosteriorTable(Database):
         )
 
     def _cleaned(self, text: str | None) -> str | None:
-        # A peer's error may be a page of HTML. It is cut behind the search: half a secret does not
+        # A peer's error may be a page of HTML. Truncated after redaction: half a secret does not
         # look like one.
         return None if text is None else self.redact.text(text)[:TEXT_SIZE]
 

@@ -19,13 +19,13 @@ RuntimeRole: TypeAlias = Literal["peer", "host"]
 Verdict: TypeAlias = Literal["good", "bad"]
 VerdictSource: TypeAlias = Literal["user", "check", "outcome"]
 By: TypeAlias = Literal["work", "role", "peer", "model", "day"]
-"""What sums are grouped by; `work` is each role with each peer."""
+"""What totals are grouped by; `work` is each role with each peer."""
 
 WAYS: Final[tuple[By, ...]] = ("work", "role", "peer", "model", "day")
 
 
 class Tokens(Struct, frozen=True, kw_only=True):
-    """Tokens of a turn. None is "not told", never zero."""
+    """Tokens of a turn. None means "not reported", never zero."""
 
     input: int | None = None
     output: int | None = None
@@ -37,7 +37,7 @@ NO_TOKENS: Final = Tokens()
 
 
 def tokens_of(usage: Usage | None) -> Tokens:
-    """What a peer has told of its tokens."""
+    """Tokens as reported by a peer."""
     if usage is None:
         return NO_TOKENS
     input, output, total = usage.input_tokens, usage.output_tokens, usage.total_tokens
@@ -49,20 +49,20 @@ def tokens_of(usage: Usage | None) -> Tokens:
 
 
 class AttemptRecord(Struct, frozen=True, kw_only=True):
-    """One try of one peer at one piece of work."""
+    """One attempt of one peer at a task."""
 
     id: int = 0
-    """The ledger gives it."""
+    """Assigned by the ledger."""
     job: str
     decision_id: str
     number: int
-    """1 for the first attempt of a job; those after it are fallbacks or tries again."""
+    """1 for the first attempt of a job; later ones are fallbacks or retries."""
     peer: str
     role: str
     tier: str | None = None
     size: str | None = None
     model: str | None = None
-    """The model that worked, as far as it is known; before the end, the one that was asked for."""
+    """The model that was used, if known; before the end, the requested one."""
     runtime_role: RuntimeRole = "peer"
     reason: str = ""
     """Why this peer was tried."""
@@ -78,11 +78,11 @@ class AttemptRecord(Struct, frozen=True, kw_only=True):
     unenforced: str | None = None
     """Why the policy did not restrict the peer; None if it did."""
     violations: int | None = None
-    """How many files changed although no request for that was allowed."""
+    """How many files changed although no such request was allowed."""
     verdict: Verdict | None = None
     verdict_source: VerdictSource | None = None
     runner: dict[str, Any] = {}
-    """Which process made it: the fields of a `ProcessIdentity`."""
+    """The process that made it: the fields of a `ProcessIdentity`."""
 
     @property
     def seconds(self) -> float | None:
@@ -96,7 +96,7 @@ class Ending(Struct, frozen=True, kw_only=True):
     outcome: str
     error_class: str | None = None
     model: str | None = None
-    """The model that worked; None leaves what was asked for."""
+    """The model that was used; None keeps the requested one."""
     tokens: Tokens = NO_TOKENS
     cost: Charge = UNKNOWN
     first_event_at: float | None = None
@@ -108,36 +108,36 @@ class Ending(Struct, frozen=True, kw_only=True):
 
 
 class Spent(Struct, frozen=True, kw_only=True):
-    """What was used up since some time. Turns that are still running count as turns."""
+    """Usage since a time. Running turns count as turns."""
 
     turns: int = 0
     seconds: float = 0.0
     tokens: int = 0
     tokens_unknown: int = 0
-    """Turns that told no tokens: the real sum is greater by theirs."""
+    """Turns that reported no tokens: the real sum is higher."""
     cost: float = 0.0
     """In US dollars."""
     other_costs: dict[str, float] = {}
     """In other currencies and units."""
     cost_unknown: int = 0
-    """Turns whose cost nobody knows."""
+    """Turns of unknown cost."""
 
 
 class StatRow(Struct, frozen=True, kw_only=True):
     """The attempts of one role, peer, model or day."""
 
     key: str | None
-    """None where the attempts tell none, such as a peer that names no model."""
+    """None if the attempts have no value, such as a peer that reports no model."""
     attempts: int
     ok: int
     unfinished: int
-    """Attempts that run, or whose end was lost."""
+    """Attempts that are running, or whose end was lost."""
     fallbacks: int
     """Attempts that were not the first of their job."""
     good: int
     bad: int
     seconds: float | None
-    """Of an attempt, on average."""
+    """Average per attempt."""
     first_event_seconds: float | None
     input_tokens: int | None
     output_tokens: int | None
@@ -147,9 +147,9 @@ class StatRow(Struct, frozen=True, kw_only=True):
     cost_unknown: int
     cost_estimated: int
     peer: str | None = None
-    """The peer, where the rows are by work; `key` is its role then."""
+    """The peer, if rows are grouped by work; `key` is then the role."""
     rejected: int = 0
-    """Attempts that were ok, and that a check or a verdict found bad."""
+    """Attempts that were ok but rejected by a check or a verdict."""
 
     @property
     def finished(self) -> int:
@@ -162,10 +162,10 @@ class StatRow(Struct, frozen=True, kw_only=True):
 
     @property
     def success(self) -> float | None:
-        """The part of the finished attempts that was done."""
+        """The share of finished attempts that succeeded."""
         return self.done / self.finished if self.finished else None
 
 
 def new_decision_id() -> str:
-    """A name for a decision that nobody else has."""
+    """A unique name for a decision."""
     return f"d-{secrets.token_hex(6)}"

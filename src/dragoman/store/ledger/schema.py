@@ -10,7 +10,7 @@ from typing import Final
 from dragoman.store.database import Form
 
 APPLICATION_ID: Final = 0x6472616C
-"""In the header of the file, so that it is not taken for the store of sessions, nor that for it."""
+"""In the file header, so that the ledger and the session store are not mistaken for each other."""
 
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
@@ -56,8 +56,8 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         )
         """,
         "CREATE INDEX attempts_of_decision ON attempts (decision_id)",
-        # All that sums are made of, in the order in which they are made: they never touch the
-        # table, sort next to nothing, and read little more than the time that is asked about.
+        # All columns that totals use, in their grouping order: totals never read the table, sort
+        # almost nothing, and read little more than the requested period.
         """
         CREATE INDEX attempts_summed ON attempts (
             day, role, peer, model, currency, started_at, outcome, verdict, number, ended_at,

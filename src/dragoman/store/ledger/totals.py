@@ -15,14 +15,14 @@ from dragoman.store.ledger.records import By, Spent, StatRow
 from dragoman.store.values import DOLLARS
 
 MARGIN: Final = 2 * 86_400.0
-"""Seconds by which the day of an instant can differ between any two zones of time, and more."""
+"""More seconds than the date of an instant can differ by between any two time zones."""
 
 _FIRST_DAY: Final = ""
 _LAST_DAY: Final = "~"
-"""Texts before and behind every day."""
+"""Texts that sort before and after every day."""
 
-# Each is a sum that can be summed again. Every step counts two hundred thousand times, so what is
-# not there is counted by what is.
+# Each is a sum that can be summed again. Each one is evaluated two hundred thousand times, so
+# missing values are counted by the present ones.
 _SUMS: Final = {
     "attempts": "count(*)",
     "finished": "count(outcome)",
@@ -43,8 +43,8 @@ _SUMS: Final = {
     "estimated": "sum(cost_provenance = 'estimated')",
 }
 
-# The inner question is answered in the order of the index, without sorting; only its few rows are
-# sorted by what is asked for.
+# The inner query follows the order of the index, without sorting; only its few rows are sorted by
+# the requested keys.
 _STATS: Final = f"""
 SELECT {{keys}}, currency, {", ".join(f"sum({name})" for name in _SUMS)}
 FROM (
@@ -69,10 +69,10 @@ GROUP BY 1
 
 
 class Totals(PosteriorTable):
-    """What the ledger adds up."""
+    """The totals of the ledger."""
 
     def spent(self, peer: str | None, since: float) -> Spent:
-        """What one peer, or all of them, have used since then."""
+        """Usage of one peer, or of all, since a time."""
         where, values = (" AND peer = ?", (peer,)) if peer is not None else ("", ())
         with self._reading() as connection:
             rows = connection.execute(
@@ -107,8 +107,8 @@ class Totals(PosteriorTable):
         since: float | None = None,
         until: float | None = None,
     ) -> list[StatRow]:
-        """Sums of the attempts that began in a time, of one role or all: the busiest first, days in
-        their order, and by work the roles in their order with the most successful peer first."""
+        """Totals of the attempts that began in a period, of one role or all: the busiest first,
+        days in order; by work, roles in order with the most successful peer first."""
         since = -math.inf if since is None else since
         until = math.inf if until is None else until
         days = (_day(since - MARGIN, _FIRST_DAY), _day(until + MARGIN, _LAST_DAY))
@@ -129,7 +129,7 @@ class Totals(PosteriorTable):
 
 
 def _day(at: float, beyond: str) -> str:
-    """The day of an instant somewhere on earth; `beyond` where the calendar has none for it."""
+    """The date of an instant somewhere on earth; `beyond` if the calendar has none for it."""
     try:
         return datetime.fromtimestamp(at, UTC).date().isoformat()
     except (ValueError, OverflowError, OSError):
@@ -142,10 +142,10 @@ def _by_success(row: StatRow) -> tuple[str, float, int, str]:
 
 
 def _stat(key: str | None, peer: str | None, rows: list[tuple[Any, ...]]) -> StatRow:
-    """One row of what SQLite keeps apart by currency."""
+    """One row from the rows that SQLite keeps apart by currency."""
     currencies, *columns = zip(*rows, strict=True)
     told = dict(zip(_SUMS, columns, strict=True))
-    # A sum of nothing is NULL, and means that nobody has told anything.
+    # A sum over no rows is NULL, which means that nothing was reported.
     sums = {
         name: sum(known) if (known := [each for each in values if each is not None]) else None
         for name, values in told.items()

@@ -89,9 +89,9 @@ def test_no_attempt_begins_twice_or_ends_twice(tmp_path: Path) -> None:
         with pytest.raises(StoreConflict):
             ledger.begin("d-1", {}, attempt())
         ledger.finish(id, ending())
-        with pytest.raises(StoreConflict, match="ended before"):
+        with pytest.raises(StoreConflict, match="already ended"):
             ledger.finish(id, ending(outcome="crashed"))
-        with pytest.raises(StoreConflict, match="not there"):
+        with pytest.raises(StoreConflict, match="does not exist"):
             ledger.finish(id + 1, ending())
         kept = ledger.attempt(id)
         assert kept is not None and kept.outcome == "ok"

@@ -159,7 +159,7 @@ def test_what_cannot_be_written_is_refused_with_words(tmp_path: Path) -> None:
     with pytest.raises(StoreRefused, match="cannot be written"):
         EventsFile(tmp_path / "file" / "events.jsonl").write(event())
     os.mkfifo(tmp_path / "events.jsonl")
-    with pytest.raises(StoreCorrupt, match="no ordinary file"):
+    with pytest.raises(StoreCorrupt, match="not a regular file"):
         EventsFile(tmp_path / "events.jsonl").write(event())
 
 
