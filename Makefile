@@ -47,9 +47,7 @@ test-peers: $(READY)  ## run the tests against real agent programs; needs npm
 
 # Playwright drives a Chromium of the system, and brings none of its own.
 test-console: $(READY)  ## run the tests of the web console in a browser; needs Chromium
-	@command -v "$${CHROMIUM:-chromium}" >/dev/null || command -v chromium-browser >/dev/null || { \
-	  echo "make test-console needs Chromium: apt install chromium, or name one: CHROMIUM=/path" >&2; \
-	  exit 1; }
+	@sh scripts/install-chromium.sh
 	@$(PIP) --constraint constraints.txt --group console
 	@$(BIN)/python -m pytest tests/console $(ARGS)
 

@@ -130,7 +130,7 @@ def browser() -> Iterator[Any]:
     sync_api: Any = pytest.importorskip("playwright.sync_api")
     program = chromium()
     if program is None:
-        pytest.skip("needs Chromium")
+        pytest.skip("there is no Chromium: apt install chromium, or set CHROMIUM")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"]
