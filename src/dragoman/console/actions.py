@@ -23,10 +23,9 @@ from dragoman.policy import allows_everything, unattended
 from dragoman.policy.approver import Approver
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.adapter_run import adapter_work
-from dragoman.runs.cancel import CancelHandle
 from dragoman.runs.context import load_context
 from dragoman.runs.run import Run
-from dragoman.runs.run_values import RunRequest
+from dragoman.runs.run_values import CancelHandle, RunRequest
 
 if TYPE_CHECKING:
     from dragoman.client.permissions import Decision, Question
