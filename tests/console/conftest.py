@@ -103,11 +103,12 @@ def cli() -> Iterator[Cli]:
         peers = cli.home / "config_home" / "peers"
         peers.mkdir(parents=True)
         command = [sys.executable, str(AGENT), str(cli.home)]
-        (peers / "page.toml").write_text(
-            'name = "page"\ntitle = "Page agent"\nprotocol = "acp"\nroles = ["review"]\n'
-            f"[[launch]]\ncommand = {json.dumps(command)}\n"
-        )
-        settings = 'enabled_peers = ["page", "scout"]\npermissions = "ask"\n'
+        for peer, roles in (("page", '["review"]'), ("second", "[]")):
+            (peers / f"{peer}.toml").write_text(
+                f'name = "{peer}"\ntitle = "{peer}"\nprotocol = "acp"\nroles = {roles}\n'
+                f"[[launch]]\ncommand = {json.dumps(command)}\n"
+            )
+        settings = 'enabled_peers = ["page", "second"]\npermissions = "ask"\n'
         (cli.home / "config_home" / "config.toml").write_text(settings)
         os.mkfifo(cli.cwd / "GO")
         try:

@@ -214,6 +214,23 @@ def test_work_is_delegated_from_the_page_and_its_questions_come_to_the_inbox(
     page.get_by_text("Turn ended: ok").wait_for()
 
 
+def test_a_session_is_handed_over_to_another_peer_that_is_told_what_was_said(
+    console: Served, page: Any
+) -> None:
+    key = console.submit("hello first peer")
+    page.goto(f"{console.url}#/session/{key}")
+    page.get_by_text("You said: hello first peer").wait_for()
+    page.get_by_text("Turn ended: ok").wait_for()
+    page.get_by_text("Hand over to another peer").click()
+    page.get_by_label("Peer").select_option("second")
+    page.get_by_label("What to do next").fill("go on here")
+    page.get_by_role("button", name="Hand over").click()
+    page.locator("header.session .chip", has_text="second").wait_for()
+    said = page.get_by_label("Agent").last
+    said.get_by_text("go on here").wait_for()
+    assert "hello first peer" in said.inner_text()
+
+
 def test_ten_thousand_events_stay_smooth(console: Served, page: Any) -> None:
     key = console.submit("many 5000")
     page.goto(f"{console.url}#/session/{key}")

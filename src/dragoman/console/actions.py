@@ -1,4 +1,4 @@
-"""What a person starts from the page: a prompt to a peer, and work that is delegated by its role.
+"""What a person starts from the page: prompts, handovers, and work that is delegated by its role.
 
 Builds the request for `runs.run`, which leaves the prompt with a broker, or for `delegation`, which
 runs in this process. The policy is that of the settings, and where it says `ask`, the question
@@ -26,9 +26,11 @@ from dragoman.runs.adapter_run import adapter_work
 from dragoman.runs.context import load_context
 from dragoman.runs.run import Run
 from dragoman.runs.run_values import CancelHandle, RunRequest
+from dragoman.runs.sessions import brief_of
 
 if TYPE_CHECKING:
     from dragoman.client.permissions import Decision, Question
+    from dragoman.runs.brief import Brief
     from dragoman.runs.context import RunContext
     from dragoman.store.records import SessionRecord
 
@@ -46,6 +48,13 @@ async def continue_session(record: SessionRecord, prompt: str) -> tuple[str, str
     """Prompt in a stored session, behind the turns that run or wait there."""
     request = await asyncio.to_thread(_request, record.peer, Path(record.cwd), record)
     return await _submit(request, prompt)
+
+
+async def hand_over(record: SessionRecord, peer: str, prompt: str) -> tuple[str, str]:
+    """Go on in a new session with another peer, which is told in short what was said."""
+    request = await asyncio.to_thread(_request, peer, Path(record.cwd), None)
+    brief = await asyncio.to_thread(brief_of, record)
+    return await _submit(request, prompt, brief=brief)
 
 
 class RunningDelegations:
@@ -101,11 +110,14 @@ async def _from_inbox(question: Question) -> Decision:
     raise AssertionError("this wait has no end of its own")
 
 
-async def _submit(request: RunRequest, prompt: str) -> tuple[str, str]:
+async def _submit(
+    request: RunRequest, prompt: str, *, brief: Brief | None = None
+) -> tuple[str, str]:
     if not prompt.strip():
         raise UsageError("the prompt is empty")
     async with Run(request) as run:
-        return run.opened.key, await run.submit([Text(prompt)])
+        told = () if brief is None else (brief.block(run.peer.capabilities),)
+        return run.opened.key, await run.submit([*told, Text(prompt)])
 
 
 def _context(workspace: Path) -> RunContext:

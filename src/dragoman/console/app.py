@@ -23,11 +23,16 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from dragoman.console.actions import RunningDelegations, continue_session, start_run
+from dragoman.console.actions import (
+    RunningDelegations,
+    continue_session,
+    hand_over,
+    start_run,
+)
 from dragoman.console.event_socket import EventSocket
 from dragoman.console.guard import LOGIN, LOGOUT, TOKEN
 from dragoman.console.questions import OpenPermission
-from dragoman.errors import DragomanError, RemoteError, UnknownJob, UsageError
+from dragoman.errors import DragomanError, RemoteError, UnknownJob, UnknownSession, UsageError
 from dragoman.runs.context import load_context
 from dragoman.runs.jobs import cancel_job
 from dragoman.wire.messages import UNDECODABLE
@@ -35,6 +40,7 @@ from dragoman.wire.messages import UNDECODABLE
 if TYPE_CHECKING:
     from dragoman.console.access import ConsoleAccess, ConsoleToken
     from dragoman.console.live_state import LiveState
+    from dragoman.store.records import SessionRecord
 
 log: Final = logging.getLogger("dragoman.console")
 
@@ -75,6 +81,11 @@ class _QuestionReply(Struct):
 
 
 class _Prompt(Struct):
+    text: str
+
+
+class _Handover(Struct):
+    peer: str
     text: str
 
 
@@ -158,6 +169,9 @@ class ConsoleApp:
                 Route("/api/v1/questions/{id}/answer", self._json(self._answer), methods=["POST"]),
                 Route("/api/v1/sessions/{key}", self._json(self._session)),
                 Route("/api/v1/sessions/{key}/prompt", self._json(self._prompt), methods=["POST"]),
+                Route(
+                    "/api/v1/sessions/{key}/handover", self._json(self._handover), methods=["POST"]
+                ),
                 Route("/api/v1/jobs/{id}/cancel", self._json(self._cancel), methods=["POST"]),
                 Route("/api/v1/jobs/{id}/seen", self._json(self._saw), methods=["POST"]),
                 WebSocketRoute("/api/v1/events", self._events),
@@ -207,7 +221,7 @@ class ConsoleApp:
                 value = await handler(request)
             except UNDECODABLE as error:
                 return _failure(400, "invalid_request", str(error))
-            except UnknownJob as error:
+            except (UnknownJob, UnknownSession) as error:
                 return _failure(404, error.error_class, str(error))
             except (UsageError, RemoteError) as error:
                 return _failure(400, error.error_class, str(error))
@@ -298,12 +312,20 @@ class ConsoleApp:
 
     async def _prompt(self, request: Request) -> Any:
         asked = msgspec.json.decode(await request.body(), type=_Prompt)
+        session, job = await continue_session(self._record(request), asked.text)
+        return {"session": session, "job": job}
+
+    async def _handover(self, request: Request) -> Any:
+        asked = msgspec.json.decode(await request.body(), type=_Handover)
+        session, job = await hand_over(self._record(request), asked.peer, asked.text)
+        return {"session": session, "job": job}
+
+    def _record(self, request: Request) -> SessionRecord:
         key = request.path_params["key"]
         record = self._state.session(key)
         if record is None:
-            return _failure(404, "unknown_session", f"there is no session {key[:100]!r}")
-        session, job = await continue_session(record, asked.text)
-        return {"session": session, "job": job}
+            raise UnknownSession(f"there is no session {key[:MAX_ID]!r}")
+        return record
 
     async def _start(self, request: Request) -> Any:
         asked = msgspec.json.decode(await request.body(), type=_NewRun)

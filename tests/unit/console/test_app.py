@@ -102,6 +102,7 @@ async def test_mistakes_get_an_error_that_says_what_is_wrong(paths: Paths, tmp_p
             ("/api/v1/delegations", work | {"role": "nonsense"}, 400, "nonsense"),
             ("/api/v1/delegations", work | {"prompt": " "}, 400, "empty"),
             ("/api/v1/sessions/s-1/prompt", {"text": "x"}, 404, "no session"),
+            ("/api/v1/sessions/s-1/handover", {"peer": "scout", "text": "x"}, 404, "no session"),
             ("/api/v1/jobs/j-1/cancel", {}, 404, "no job"),
             ("/api/v1/questions/1/answer", {"digest": "x"}, 409, "answered already"),
         ):

@@ -18,6 +18,7 @@ ACTS = (
     "/api/v1/delegations",
     "/api/v1/questions/1/answer",
     "/api/v1/sessions/s-1/prompt",
+    "/api/v1/sessions/s-1/handover",
     "/api/v1/jobs/j-1/cancel",
     "/api/v1/jobs/j-1/seen",
 )

@@ -102,6 +102,33 @@ function Composer({ item }) {
   </form>`;
 }
 
+// Another peer goes on in a session of its own, and is told what was said.
+function Handover({ item }) {
+  const [peers, setPeers] = useState(null);
+  const [busy, setBusy] = useState(false);
+  const load = (event) => {
+    if (event.target.open && peers === null) act(() => call("peers")).then((told) => told && setPeers(told.peers.filter((name) => name !== item.peer)));
+  };
+  const send = async (event) => {
+    event.preventDefault();
+    const form = event.target.elements;
+    setBusy(true);
+    const told = await act(() => call(`sessions/${encodeURIComponent(item.session)}/handover`, { peer: form.peer.value, text: form.words.value }), "Handed over.");
+    setBusy(false);
+    if (told !== null) location.hash = `#/session/${encodeURIComponent(told.session)}`;
+  };
+  return html`<details class="card" onToggle=${load}>
+    <summary>Hand over to another peer</summary>
+    ${peers !== null && !peers.length && html`<p class="empty">No other peer is enabled. <code>dragoman peers enable NAME</code> enables one.</p>`}
+    ${peers !== null && peers.length > 0 && html`<form onSubmit=${send}>
+      <p class="empty">It begins a new session here and is told in short what was said.</p>
+      <div class="field"><label for="handover-peer">Peer</label><select id="handover-peer" name="peer" required>${peers.map((name) => html`<option value=${name}>${clip(name, 60)}</option>`)}</select></div>
+      <div class="field"><label for="handover-words">What to do next</label><textarea id="handover-words" name="words" rows="2" required></textarea></div>
+      <div class="buttons"><button class="primary" disabled=${busy}>${busy ? "Handing over …" : "Hand over"}</button></div>
+    </form>`}
+  </details>`;
+}
+
 export function stateWords(item) {
   const words = { working: "working", waiting: "waiting for you", queued: "queued", idle: "idle", done: "done", failed: "failed" };
   return (words[item.state] ?? item.state) + (item.queued && item.state !== "queued" ? `, ${item.queued} queued` : "");
@@ -130,5 +157,6 @@ export function Session({ id }) {
     </header>
     ${now !== null && now.key === id && html`<${Conversation} now=${now} />`}
     ${own.map((question) => html`<${Question} key=${question.id} question=${question} inSession=${true} />`)}
+    ${rights.value === "act" && html`<${Handover} item=${item} />`}
     <${Composer} item=${item} />`;
 }
