@@ -317,7 +317,7 @@ async def test_an_observer_of_noise_that_fails_does_not_spoil_the_opening_of_a_s
             agent.update(chunk("for nobody"), session_id="other")
             agent.answer(asked, {"sessionId": "s1"})
             assert (await opening).id == "s1"
-    assert "the observer of noise failed" in caplog.text
+    assert "the on_noise callback failed" in caplog.text
 
 
 @aio

@@ -1,9 +1,9 @@
 """Drive an agent that speaks ACP v1, with every method of the protocol typed.
 
-Owns the client's side: `open_agent` starts a program and shakes hands, an `AcpClient` opens
-sessions, a `Session` prompts, a `Turn` streams. The conversation API (`dragoman.connect`) has the
-same sessions and turns, which give events there. Writing an agent is `dragoman.agent`. The names
-below are imported on first use: a client of a broker starts no program.
+The client side: `open_agent` starts a program and does the handshake, an `AcpClient` opens
+sessions, a `Session` prompts, a `Turn` streams. The conversation API (`dragoman.connect`) uses the
+same sessions and turns, which yield events there. To write an agent, see `dragoman.agent`. The
+names below are imported on first use: a client of a broker starts no program.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""What an agent told of its tool calls, for the questions that tell less.
+"""What an agent reported about its tool calls, to complete permission requests that say less.
 
-Owns the memory of a session's open tool calls, how it completes a question that names little more
-than an id, and the `Question` that a request of the agent becomes. What an agent said before, it
-cannot take back by asking about a reading: the kind it told earlier counts unless something shows
-that it changed. What a question means to a policy is not known here
-(`dragoman.client.permissions`, `dragoman.policy`).
+Remembers a session's open tool calls, completes a permission request that has little more than an
+id, and builds its `Question`. An agent cannot take back what it reported by asking about a read:
+the kind reported earlier counts unless the request shows that it changed. What a question means to
+a policy is decided elsewhere (`dragoman.client.permissions`, `dragoman.policy`).
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.wire.messages import UNDECODABLE
 
 MAX_CALLS: Final = 512
-"""Tool calls of a session that are remembered while they are open. Nobody has so many open at once,
-and an agent that never ends one must not fill our memory."""
+"""Maximum number of open tool calls remembered per session. No real session has that many, and
+an agent that never ends one must not fill our memory."""
 
 UNSAID: Final = (None, "other")
-"""Kinds that say nothing."""
+"""Kinds that carry no information."""
 
 _OVER: Final = frozenset({"completed", "failed"})
 
 
 class KnownCall:
-    """What is known of one tool call: of every field, what was told last."""
+    """One tool call: the last reported value of each field."""
 
     __slots__ = ("begun", "content", "kind", "locations", "raw_input", "title")
 
@@ -41,10 +40,10 @@ class KnownCall:
         self.locations: Any = None
         self.raw_input: Any = None
         self.begun = False
-        """Whether the tool runs: then its content may be what it returned."""
+        """Whether the tool has started: then its content may be its output."""
 
     def add(self, update: acp.ToolCall | acp.ToolCallUpdate) -> None:
-        # What is empty takes nothing back.
+        # An empty field does not erase an earlier value.
         if update.title:
             self.title = update.title
         if update.kind:
@@ -59,7 +58,7 @@ class KnownCall:
             self.begun = True
 
     def completed(self, call: acp.ToolCallUpdate) -> acp.ToolCallUpdate:
-        """The tool call of a question, with what was told before where it says nothing."""
+        """The tool call of a question, with missing fields filled from earlier updates."""
         return replace(
             call,
             title=call.title or self.title,
@@ -70,8 +69,8 @@ class KnownCall:
         )
 
     def _written_input(self) -> dict[str, Any] | None:
-        """The input of a call that its agent writes as JSON into the content, as Kimi does before
-        it asks: the path or the command is told nowhere else until the tool runs."""
+        """The input of a call that the agent writes as JSON into the content, as Kimi does
+        before it asks: until the tool runs, the path or command appears nowhere else."""
         if self.begun or not isinstance(self.content, list | tuple) or len(self.content) != 1:
             return None
         block = getattr(self.content[0], "content", None)
@@ -88,8 +87,8 @@ class KnownCall:
         if claimed is None or self.kind is None:
             return claimed or self.kind
         if claimed in READING and self.kind not in READING:
-            # A call that was none becomes a reading only by what it shows of itself, and never if
-            # it was announced as something worse.
+            # A call becomes a read only if the request shows it, and never if it was announced as
+            # something worse.
             shown = call.raw_input or call.locations or call.content
             return claimed if shown and self.kind in UNSAID else self.kind
         return claimed
@@ -107,7 +106,7 @@ class Calls:
         return len(self._told)
 
     def heard(self, update: acp.ToolCall | acp.ToolCallProgress) -> None:
-        """An update told of a call. This is done for every one of them, so it is kept short."""
+        """Record an update about a call. This runs for every update, so it is kept short."""
         id = update.tool_call_id
         if update.status in _OVER:
             self._told.pop(id, None)
@@ -120,13 +119,13 @@ class Calls:
         told.add(update)
 
     def completed(self, call: acp.ToolCallUpdate) -> acp.ToolCallUpdate:
-        """The tool call of a question, with what was told of it before."""
+        """The tool call of a question, completed from earlier updates."""
         told = self._told.get(call.tool_call_id)
         return call if told is None else told.completed(call)
 
 
 def completed(call: acp.ToolCallUpdate, updates: Iterable[acp.SessionUpdate]) -> acp.ToolCallUpdate:
-    """The same from a list of updates, for those who keep them all."""
+    """Same as `Calls.completed`, from a list of updates."""
     calls = Calls()
     for update in updates:
         if isinstance(update, acp.ToolCall | acp.ToolCallProgress):
@@ -137,7 +136,8 @@ def completed(call: acp.ToolCallUpdate, updates: Iterable[acp.SessionUpdate]) ->
 def question_of(
     asked: acp.RequestPermissionRequest, *, call: acp.ToolCallUpdate, request_id: str = ""
 ) -> Question:
-    """The question that a request asks; `call` is its tool call with what was told before."""
+    """Build the question of a permission request; `call` is its tool call, completed from
+    earlier updates."""
     return Question(
         session_id=asked.session_id,
         tool_call_id=call.tool_call_id,

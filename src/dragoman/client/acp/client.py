@@ -1,8 +1,8 @@
 """Typed client of one agent that speaks ACP v1.
 
 Does the handshake, keeps capabilities and sessions, and translates wire errors. `open` starts
-programs, `turn` follows turns, `inbound` answers the agent's requests, `options` says what the
-client offers, and `login` how people log in.
+programs, `turn` follows turns, `inbound` answers the agent's requests, `options` defines what the
+client offers, and `login` describes how a user logs in.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 MAX_PAGES: Final = 10_000
-"""Pages of a session list before it counts as endless: an agent may repeat a cursor for ever."""
+"""Maximum number of pages of a session list: an agent may repeat a cursor forever."""
 
 
 class AcpClient(BaseClient[Session]):
@@ -60,17 +60,17 @@ class AcpClient(BaseClient[Session]):
         *,
         launch: Sequence[str] = (),
     ) -> None:
-        """A connection that is given instead of a stream was started, with the
-        `connection_settings`; it is taken over."""
+        """A connection passed instead of a stream must already be started, with
+        `connection_settings`; the client takes it over."""
         self.options = options or ClientOptions()
         super().__init__(self.options)
         self._launch = tuple(launch)
         self._decoders: dict[str, Callable[[Raw], Any]] = {}
         self.agent = acp.InitializeResponse(protocol_version=0)
-        """What the agent said of itself in the handshake."""
+        """What the agent reported about itself in the handshake."""
         self._stderr_before = 0
         self.hello = Raw(b"")
-        """The agent's answer to the handshake, as it came."""
+        """The agent's response to the handshake, as received."""
         self._serving = InboundHandlers(self.conversations, self.options)
         self._taken_over = isinstance(stream, Connection)
         if isinstance(stream, Connection):
@@ -79,14 +79,14 @@ class AcpClient(BaseClient[Session]):
         else:
             settings = connection_settings(self.options.max_line_size)
             self.connection = Connection(stream, End.CLIENT, self._serving, settings=settings)
-        # Without `events` the sessions are those of the typed client.
+        # Without `events` these are sessions of the typed client.
         self.events: EventSource | None = None
         self.feed = EventFeed(translate.DIALECT, self.connection)
 
-    # -- life
+    # -- start and end
 
     async def start(self) -> None:
-        """Begin to read and shake hands. ``async with`` does it."""
+        """Start reading and do the handshake. ``async with`` does this."""
         if not self._taken_over:
             self.connection.start()
         request = acp.InitializeRequest(
@@ -127,22 +127,23 @@ class AcpClient(BaseClient[Session]):
     # -- what the agent can do
 
     def can(self, capability: str) -> bool:
-        """Whether the agent advertised a capability, by its dotted name on the wire."""
+        """Whether the agent advertised a capability, given by its dotted name on the wire."""
         return Gate("agent", (capability,)).is_open(self.agent.agent_capabilities)
 
     def require(self, capability: str, what: str) -> None:
-        """Raise `Unsupported` unless the agent advertised a capability; `what` it is for."""
+        """Raise `Unsupported` unless the agent advertised a capability; `what` names its
+        purpose."""
         if not self.can(capability):
             raise Unsupported(f"the agent cannot {what}: it does not advertise {capability}")
 
     def require_content(self, blocks: Sequence[acp.ContentBlock]) -> None:
-        """Refuse content that the agent did not say it accepts."""
+        """Refuse content that the agent did not advertise."""
         for block in blocks:
             match block:
                 case acp.ImageContent():
                     self.require("promptCapabilities.image", "take images in a prompt")
                 case acp.AudioContent():
-                    self.require("promptCapabilities.audio", "take sound in a prompt")
+                    self.require("promptCapabilities.audio", "take audio in a prompt")
                 case acp.EmbeddedResource():
                     self.require(
                         "promptCapabilities.embeddedContext", "take embedded resources in a prompt"
@@ -162,16 +163,16 @@ class AcpClient(BaseClient[Session]):
             raise UsageError(
                 f"the login method {method_id!r} runs in a terminal: {self.login_command(method)}"
             )
-        # A login may take as long as its user needs.
+        # A login may take as long as the user needs.
         await self.ask(acp.AUTHENTICATE, acp.AuthenticateRequest(method_id=method_id), timeout=None)
 
     async def logout(self) -> None:
-        """Let the agent forget its login."""
+        """Log out of the agent."""
         self.require("auth.logout", "log out")
         await self.ask(acp.LOGOUT, acp.LogoutRequest())
 
     def login_command(self, method: acp.AuthMethod) -> str | None:
-        """The command by which a user can log in, where one is known. It is never run here."""
+        """The command with which a user can log in, if known. It is never run here."""
         from dragoman.client.acp import login
 
         return login.command(method, self._launch)
@@ -193,7 +194,7 @@ class AcpClient(BaseClient[Session]):
         model: str | None = None,
         meta: dict[str, Any] | None = None,
     ) -> Session:
-        """Open a session in a folder."""
+        """Open a session in a directory."""
         root, others = self._roots(cwd, additional_directories, mcp_servers)
         request = acp.NewSessionRequest(**_placed(root, others, mcp_servers, meta))
         session = await self._open(acp.SESSION_NEW, request, root, others)
@@ -211,9 +212,9 @@ class AcpClient(BaseClient[Session]):
         on_update: Callable[[acp.SessionUpdate], None] | None = None,
         meta: dict[str, Any] | None = None,
     ) -> Session:
-        """Open an earlier session with its history, which is in `Session.replayed` afterwards.
+        """Open an earlier session with its history, which is then in `Session.replayed`.
 
-        An agent that replays after its answer is waited for before the first prompt.
+        If the agent replays after its response, the first prompt waits for the replay.
         """
         self.require("loadSession", "load sessions")
         root, others = self._roots(cwd, additional_directories, mcp_servers)
@@ -241,7 +242,7 @@ class AcpClient(BaseClient[Session]):
         model: str | None = None,
         meta: dict[str, Any] | None = None,
     ) -> Session:
-        """Open an earlier session without its history being replayed."""
+        """Open an earlier session without replaying its history."""
         self.require("sessionCapabilities.resume", "resume sessions")
         root, others = self._roots(cwd, additional_directories, mcp_servers)
         session = self._expect(session_id, root, others)
@@ -255,7 +256,7 @@ class AcpClient(BaseClient[Session]):
         return await self._reopen(session, acp.SESSION_RESUME, request, opened, mode, model)
 
     async def fork_session(self, session_id: str, cwd: str | Path) -> Session:
-        """Branch off a session (unstable in the protocol)."""
+        """Fork a session (unstable in the protocol)."""
         if not self.options.unstable:
             raise UsageError("forking is not stable in the protocol: pass unstable=True")
         self.require("sessionCapabilities.fork", "fork sessions")
@@ -269,7 +270,7 @@ class AcpClient(BaseClient[Session]):
         return await self._prepare(session, None, None)
 
     async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[acp.SessionInfo]:
-        """The agent's sessions, page after page."""
+        """The agent's sessions, fetched page by page."""
         self.require("sessionCapabilities.list", "list sessions")
         folder = None if cwd is None else str(absolute(cwd))
         cursor: str | None = None
@@ -296,9 +297,9 @@ class AcpClient(BaseClient[Session]):
     async def call_extension(
         self, method: str, params: Any, *, timeout: float | None | UnsetType = UNSET
     ) -> Any:
-        """Call a method of the agent's own, whose name begins with an underscore.
+        """Call an extension method of the agent; its name begins with an underscore.
 
-        It has as long as any other question, unless `timeout` says otherwise; None is for ever.
+        The timeout is that of any other request unless `timeout` is given; None waits forever.
         """
         budget = self.budgets.request if isinstance(timeout, UnsetType) else timeout
         raw = await self._translated(
@@ -310,43 +311,44 @@ class AcpClient(BaseClient[Session]):
             raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
 
     async def notify_extension(self, method: str, params: Any) -> None:
-        """Send a notification of the agent's own kind."""
+        """Send an extension notification to the agent."""
         await self.connection.notify(_extension(method), params)
 
     # -- for the other modules of this package
 
     def watch_with(self, record: EventSource) -> None:
-        """Make events of everything that comes in, from now on."""
+        """Make events of everything received from now on."""
         self.events = self.feed = record
         self._serving.watch = record
         self.connection.on_answer = record.answered
         self.connection.on_end = record.emit_over
 
     def permit_with(self, permit: Permit) -> None:
-        """Let somebody else decide about permissions from now on."""
+        """Use another permission callback from now on."""
         asker = getattr(self._serving.guard, "__self__", None)
         if isinstance(asker, Asker):
-            # The guard that goes with the permit follows it.
+            # The guard that belongs to the permission callback follows it.
             asker.decide_with(permit)
         else:
             self._serving.permit = permit
 
     def elicit_with(self, elicit: Elicit) -> None:
-        """Let somebody else answer questions to the user from now on."""
+        """Use another callback for questions to the user from now on."""
         self._serving.elicit = elicit
 
     def serve_with(self, elsewhere: Elsewhere | None) -> None:
-        """Let somebody else serve files and terminals from now on, as far as he does."""
+        """Route file and terminal requests to `elsewhere`; those it declines are served here."""
         self._serving.elsewhere = elsewhere
 
     def relay_with(self, make: Callable[[Handlers], Handlers]) -> None:
-        """Let somebody else handle what comes in, given the handlers to fall back on."""
+        """Replace the handlers of incoming messages; `make` gets the current ones as a fallback."""
         self.connection.hand_to(make(self._serving))
 
     def shelter(
         self, session_id: str, cwd: Path, additional_directories: Sequence[Path] = ()
     ) -> Session:
-        """A session that somebody else opened and follows: only files and terminals are served."""
+        """Register a session that was opened and is followed elsewhere: only its file and
+        terminal requests are served here."""
         self._require_new(session_id)
         session = Session(self, session_id, cwd, additional_directories)
         self.conversations[session_id] = session
@@ -376,7 +378,7 @@ class AcpClient(BaseClient[Session]):
         *,
         timeout: float | None | UnsetType = UNSET,
     ) -> T:
-        """`ask`, and what `then` makes of the result while the answer is being read."""
+        """`ask`, and call `then` with the result while the response is being read."""
         return await call_in_order(
             self.connection,
             method.name,
@@ -393,8 +395,8 @@ class AcpClient(BaseClient[Session]):
             raise _malformed(method, error) from error
 
     def explain(self, error: DragomanError) -> DragomanError:
-        """The error to give to the caller: a wanted login becomes `AuthRequired`, and an internal
-        error of the agent gets what it said on stderr."""
+        """The error for the caller: a missing login becomes `AuthRequired`, and an internal
+        error of the agent gets its stderr output."""
         if isinstance(error, RemoteError):
             stream, before = self.connection.stream, self._stderr_before
             error = add_stderr(error, lambda: stderr_since(stream, before))
@@ -407,12 +409,12 @@ class AcpClient(BaseClient[Session]):
         return error
 
     def prompting(self) -> None:
-        """A prompt is about to be sent: what the agent says on stderr from now on is about it."""
+        """A prompt is about to be sent: the agent's stderr output from now on belongs to it."""
         self._stderr_before = stderr_size(self.connection.stream)
 
     def cancel_meta(self, why: DragomanError | None) -> dict[str, Any] | None:
-        """What is said beside the cancel of a turn, given `why` if the user did not ask for it.
-        Nothing, to an agent: whoever is between may want to know."""
+        """The `_meta` of a cancel notification; `why` is None if the user cancelled. Empty for
+        an agent: only a gateway in between may want the reason."""
         return None
 
     # -- inside
@@ -434,7 +436,7 @@ class AcpClient(BaseClient[Session]):
         root: Path,
         others: Sequence[Path],
     ) -> Session:
-        """Call a method whose answer tells the id of a session."""
+        """Call a method whose response has the id of a session."""
         made: list[Session] = []
 
         def opened(response: Any) -> None:
@@ -465,7 +467,7 @@ class AcpClient(BaseClient[Session]):
         mode: str | None,
         model: str | None,
     ) -> Session:
-        """Call a method that opens a session whose id is known before."""
+        """Call a method that opens a session whose id is already known."""
         self._serving.adopt(session)
         try:
             await self.ask_then(method, request, opened, timeout=self.budgets.session)
@@ -478,7 +480,7 @@ class AcpClient(BaseClient[Session]):
         try:
             await session.prepare(mode=mode, model=model)
         except DragomanError:
-            # Nobody gets this session, so nobody else can close it.
+            # The caller never gets this session, so it must be closed here.
             with contextlib.suppress(DragomanError):
                 await session.close()
             raise
@@ -520,7 +522,7 @@ def _placed(
     mcp_servers: Sequence[acp.McpServer],
     meta: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """What every request that opens a session says of it."""
+    """The params common to every request that opens a session."""
     return {
         "cwd": str(root),
         "additional_directories": [str(path) for path in others],

@@ -28,7 +28,7 @@ from dragoman.wire import messages
 
 
 class EventSource(EventFeed):
-    """The events of one connection. It watches a client from before its handshake."""
+    """The events of one connection. It observes a client from before its handshake."""
 
     def __init__(self, client: AcpClient) -> None:
         super().__init__(translate.DIALECT, client.connection, client.options.on_event)
@@ -36,24 +36,24 @@ class EventSource(EventFeed):
         self._requests = itertools.count(1)
         self._told: bytes | None = None
         self.opened: Session | None = None
-        """The session that the answer which is being read opens."""
+        """The session opened by the response that is being read."""
         self.early_told: Counter[str] = Counter()
-        """How many updates were told for sessions that are not open yet."""
+        """Per session that is not open yet: the number of updates already emitted."""
         client.watch_with(self)
 
     def new_request_id(self) -> str:
-        """A name for a question: the ids on the wire may come again."""
+        """A unique id for a question: ids on the wire may repeat."""
         return f"q{next(self._requests)}"
 
     def tell(self, event: model.Event) -> None:
-        """Tell of an event that an answer made, so that the answer is not told once more."""
+        """Emit an event made from a response, so that the response is not emitted again."""
         self._told = event.raw
         self.emit(event)
 
-    # -- what the connection tells
+    # -- called by the connection
 
     def answered(self, call: Call, error: CallError | None) -> None:
-        """An answer came, and whoever waited for it has it."""
+        """A response arrived and was delivered to its caller."""
         opened, self.opened = self.opened, None
         if error is None and call.method == acp.INITIALIZE.name:
             self._ready(call)
@@ -89,35 +89,36 @@ class EventSource(EventFeed):
         )
 
     def _speaks(self, agent: acp.InitializeResponse) -> None:
-        """Take over what the agent behind a gateway speaks, if it says so."""
+        """Use the dialect of the agent behind a gateway, if it names one."""
         info = agent.agent_info
         dialect = None if info is None else ours_in(info.meta).get(DIALECT)
         if isinstance(dialect, str) and dialect not in ("", translate.DIALECT):
             self.source = model.Source(dialect, self.source.connection, translate.DIALECT)
             self.no_session = self.place(None)
 
-    # -- what the client's handlers tell
+    # -- called by the client's handlers
 
     def heard(self, method: str, line: bytes, reason: str) -> None:
-        """Something came that has no meaning here; `method` is empty for no message."""
+        """A message without a meaning here arrived; `method` is empty if it is not a message."""
         self.emit_unknown(method, line, reason)
 
     def early(self, message: acp.SessionNotification, line: bytes) -> None:
-        """An update came for a session that is not open yet. It is delivered again when it is."""
+        """An update arrived for a session that is not open yet. It is delivered again once it
+        is open."""
         self.early_told[message.session_id] += 1
         for event in translate.of_update(message.update, self.place(message.session_id), line):
             self.emit(event)
 
     def served(self, method: str, session_id: str, line: bytes) -> None:
-        """A file or a terminal is asked for."""
+        """The agent requests a file or a terminal."""
         self.emit(translate.of_service(method, self.place(session_id), line))
 
     def elicited(
         self, request: acp.ElicitationForm | acp.ElicitationUrl, line: bytes
     ) -> Callable[[str], None]:
-        """The user is asked something; what is returned is told the action that answers it."""
+        """The agent asks the user; call the returned function with the action that answers it."""
         place = self.place(request.session_id)
-        # A page is finished by a notification that knows only the name the agent gave it.
+        # The notification that completes a URL has only the id that the agent gave it.
         if isinstance(request, acp.ElicitationUrl):
             request_id = request.elicitation_id
         else:
@@ -131,12 +132,12 @@ class EventSource(EventFeed):
         return answered
 
     def url_done(self, elicitation_id: str, line: bytes) -> None:
-        """The user is done with a page."""
+        """The user has completed a URL elicitation."""
         base = self.no_session.base(acp.ELICITATION_COMPLETE.name, line)
         self.emit(model.InputAnswered(*base, elicitation_id, "completed"))
 
 
 def peer_info(agent: acp.InitializeResponse) -> PeerInfo:
-    """What the agent calls itself."""
+    """The agent's name, title and version."""
     info: Any = agent.agent_info
     return PeerInfo() if info is None else PeerInfo(info.name, info.title, info.version)

@@ -56,14 +56,14 @@ Elicit: TypeAlias = Callable[
     [acp.CreateElicitationRequest],
     Awaitable[acp.CreateElicitationResponse] | acp.CreateElicitationResponse,
 ]
-"""Answers a question of the agent to its user."""
+"""Answers an agent's question to its user."""
 
 Elsewhere: TypeAlias = Callable[[str, Any], Coroutine[Any, Any, Any] | None]
-"""Serves a request for a file or a terminal, or returns None: then it is served here."""
+"""Serves a file or terminal request, or returns None to have it served here."""
 
 Serve: TypeAlias = Callable[[Any, bytes], Any]
-"""Answers a request, given its params and the line it came in, or returns a coroutine that will.
-What it does before it returns is done in the order of the wire."""
+"""Answers a request, given its params and its line, or returns a coroutine that does. What it
+does before it returns happens in wire order."""
 
 _UPDATE: Final = acp.SESSION_UPDATE.name
 _decode_update: Final = decoder(acp.SessionNotification)
@@ -72,13 +72,13 @@ _QUESTIONS: Final = (acp.SESSION_REQUEST_PERMISSION.name, acp.ELICITATION_CREATE
 
 
 class Extension(Protocol):
-    """Answers methods that are the agent's own."""
+    """Answers an agent's extension methods."""
 
     async def request(self, method: str, params: Any) -> Any:
         """Answer a request, or raise `RemoteError` with METHOD_NOT_FOUND."""
 
     def notification(self, method: str, params: Any) -> None:
-        """Hear a notification."""
+        """Handle a notification."""
 
 
 class InboundHandlers:
@@ -91,15 +91,16 @@ class InboundHandlers:
         self.guard = options.guard
         self.elicit = options.elicit
         if self.elicit is None and options.inquire is not None:
-            # Not at the top: most clients cannot be asked.
+            # Not at the top: most clients have no such callback.
             from dragoman.client.acp.inquiries import elicit_by
 
             self.elicit = elicit_by(options.inquire)
         self.elsewhere: Elsewhere | None = None
         self.between: Callable[[str, Raw], bool] | None = None
-        """Takes notifications of who is between us and the agent."""
+        """Handles notifications of a gateway between us and the agent."""
         self.watch: EventSource | None = None
-        """Makes events of what comes in, besides the updates and permissions of open sessions."""
+        """Makes events of incoming messages other than the updates and permissions of open
+        sessions."""
         self.early: EarlyMessages[tuple[acp.SessionUpdate, bytes]] = EarlyMessages(
             lambda early: self._complain(Noise(early[1], _UNKNOWN))
         )
@@ -158,7 +159,7 @@ class InboundHandlers:
         if known is None:
             self._heard(request, "a request that has no meaning here")
             extension = self._options.extension
-            # A method of the protocol that was not offered is nobody's extension.
+            # A method of the protocol that was not offered is not an extension.
             if extension is None or acp.method_table().request(request.method) is not None:
                 raise boundary.method_not_found(request.method)
             return extension.request(request.method, _plain(request.params))
@@ -176,7 +177,7 @@ class InboundHandlers:
                 return served
         try:
             answer = handler(params, request.line)
-            # A question is answered by people, not by a service.
+            # A question is answered by a person, not by a service.
             if type(answer) is CoroutineType and request.method not in _QUESTIONS:
                 return self._mapped(answer)
             return answer
@@ -195,7 +196,7 @@ class InboundHandlers:
         self._complain(noise)
 
     def _invalid(self, notification: Notification, reason: str) -> None:
-        """An update that cannot be read: an event of its turn, where its session can be told."""
+        """Report an update that cannot be decoded: an event of its turn if its session is known."""
         session = self._sessions.get(_session_of(notification.params))
         if session is None or not session.heard(notification, reason):
             self._heard(notification, reason)
@@ -207,13 +208,14 @@ class InboundHandlers:
             try:
                 self._options.on_noise(noise)
             except Exception:
-                # Noise may be told while somebody opens a session, who has nothing to do with it.
-                log.exception("the observer of noise failed")
+                # The observer may run while a session is being opened, which must not fail because
+                # of it.
+                log.exception("the on_noise callback failed")
 
     # -- sessions
 
     def adopt(self, session: Session) -> None:
-        """A session's id is known now: it gets what came for it before."""
+        """Register a session whose id is now known, and deliver the updates that came early."""
         self._sessions[session.id] = session
         for update, line in self.early.take(session.id):
             session.deliver(update, line)
@@ -245,9 +247,9 @@ class InboundHandlers:
 
     def _permission(self, params: acp.RequestPermissionRequest, line: bytes) -> Any:
         session = self._session(params.session_id)
-        # Now and not in the coroutine, which begins behind everything that arrived together.
+        # Not in the coroutine: it would start after everything that arrived in the same read.
         request_id = session.asked(params, line)
-        # Some agents tell of a call what it is, and then ask about no more than its id.
+        # Some agents describe a call first and then ask about its id alone.
         call = session.calls.completed(params.tool_call)
         question = question_of(params, call=call, request_id=request_id)
         turn = session.turn
@@ -260,8 +262,7 @@ class InboundHandlers:
         except Exception as error:
             _fail(session, failed_permit(self.permit, error))
             raise
-        # A policy that is a plain function has decided, and only one that waits for somebody needs
-        # a task.
+        # A plain function has already decided; only an awaitable needs a task.
         if type(answer) is Answer or not inspect.isawaitable(answer):
             return self._decided(session, question, answer)
         return self._decided_later(session, turn, question, answer)
@@ -270,12 +271,12 @@ class InboundHandlers:
         self, session: Session, question: Question, answer: Decision
     ) -> acp.RequestPermissionResponse:
         if not isinstance(answer, Answer | Chosen):
-            # The caller of the turn gets the error, and the agent a refusal.
+            # The caller of the turn gets the error, the agent a refusal.
             _fail(session, wrong_answer(self.permit, answer))
             answer = Answer.REJECT_ONCE
         option_id = choose(question.options, answer)
         if option_id is None and answer.allows:
-            # Nothing that was offered means it, so nothing is allowed, and it is told like that.
+            # No offered option means this answer, so it is a refusal, and is reported as one.
             answer = Answer.REJECT_ONCE
         session.answered(question, answer, option_id)
         return acp.cancelled() if option_id is None else acp.selected(option_id)
@@ -286,7 +287,7 @@ class InboundHandlers:
         try:
             answer = await self._answered(session, turn, asking, Answer.CANCEL)
         except asyncio.CancelledError:
-            # The agent called its question off, or has gone.
+            # The agent cancelled its question, or disconnected.
             session.answered(question, Answer.CANCEL, None)
             raise
         except DragomanError:
@@ -299,21 +300,21 @@ class InboundHandlers:
     async def _answered(
         self, session: Session, turn: Turn | None, asking: Awaitable[T], cancelled: T
     ) -> T:
-        """Wait for somebody to answer; cancelling the turn answers at once with `cancelled`."""
+        """Wait for an answer; cancelling the turn answers at once with `cancelled`."""
         if session.unusable:
-            # That happened before this began.
+            # The session ended before this started.
             if inspect.iscoroutine(asking):
                 asking.close()
             return cancelled
         return await session.questions.ask(turn, asking, cancelled)
 
     async def _guarded(self, session: Session, question: Question) -> None:
-        """Have somebody decide about what the agent wants us to do, and refuse it if so."""
+        """Ask the guard about an act that dragoman does for the agent; raise if it refuses."""
         guard = self.guard
         assert guard is not None
         asking = decided(guard, question, lambda error: _fail(session, error))
         answer = await self._answered(session, session.turn, asking, Answer.CANCEL)
-        # Reading a file is not a permission that an agent would ask for.
+        # An agent would not ask for permission to read a file.
         if session.turn is not None and (question.kind != "read" or not answer.allows):
             session.turn.answered(question, answer)
         require(question, answer)
@@ -359,7 +360,7 @@ class InboundHandlers:
             return
         if self.watch is not None:
             self.watch.url_done(message.elicitation_id, notification.line)
-        # Ids that were never given, or are done already, are to be ignored.
+        # Ignore ids that were never given or are already completed.
         if message.elicitation_id in self._urls:
             self._urls.discard(message.elicitation_id)
             if self._options.on_url_done is not None:
@@ -435,7 +436,7 @@ class InboundHandlers:
         return acp.ReleaseTerminalResponse()
 
     async def _mapped(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """The answer of a service, with its refusals as the protocol's errors."""
+        """The result of a service, with its errors mapped to those of the protocol."""
         try:
             return await work
         except (ServiceError, SpawnError) as error:
@@ -453,11 +454,11 @@ def _action(answer: acp.CreateElicitationResponse) -> str:
 
 
 def _nobody(action: str) -> None:
-    """Stands for a watch where there is none."""
+    """Used if there is no event source."""
 
 
 async def _answer(ask: Callable[[], Any]) -> Any:
-    """What a callback of the user says, be it plain or `async`."""
+    """The result of a user's callback, plain or `async`."""
     answer = ask()
     return await answer if inspect.isawaitable(answer) else answer
 
@@ -484,7 +485,7 @@ def _plain(raw: Raw) -> Any:
 
 
 def _fail(session: Session, error: UsageError) -> None:
-    """End the turn of a session for a mistake of its caller; raise it where no turn runs."""
+    """Fail the turn of a session because of its caller's mistake; raise if no turn runs."""
     if session.turn is None:
         raise error
     fail_turn(session, error)

@@ -18,7 +18,7 @@ from dragoman.dialects.acp.v1.codec import encode
 def elicit_by(
     inquire: Inquire,
 ) -> Callable[[acp.CreateElicitationRequest], Awaitable[acp.CreateElicitationResponse]]:
-    """An answer to what an agent asks, by whoever answers all agents."""
+    """An elicitation callback that uses the dialect-neutral `inquire`."""
 
     async def elicit(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
         if isinstance(request, acp.UnknownElicitation):
@@ -30,7 +30,7 @@ def elicit_by(
 
 
 def inquiry_of(request: acp.ElicitationForm | acp.ElicitationUrl) -> Inquiry:
-    """The question in plain words."""
+    """Convert an elicitation to an `Inquiry`."""
     about = (request.session_id, request.message)
     if isinstance(request, acp.ElicitationUrl):
         return Inquiry(
@@ -45,7 +45,7 @@ def inquiry_of(request: acp.ElicitationForm | acp.ElicitationUrl) -> Inquiry:
 
 
 def response_of(reply: Reply) -> acp.CreateElicitationResponse:
-    """A reply as an agent gets it."""
+    """Convert a reply to what the agent gets."""
     match reply.action:
         case "accept":
             return acp.ElicitationAccepted(content=reply.content)
@@ -56,7 +56,7 @@ def response_of(reply: Reply) -> acp.CreateElicitationResponse:
 
 
 def reply_of(response: acp.CreateElicitationResponse) -> Reply:
-    """What a client answered. An action that nobody knows is no consent."""
+    """Convert a client's response to a `Reply`. An unknown action is not consent."""
     match response:
         case acp.ElicitationAccepted(content=content):
             return Reply("accept", content)

@@ -1,10 +1,9 @@
 """A stream to an agent that may speak the keyed dialect although its handshake looks like ACP.
 
-All capabilities of the keyed dialect are optional, so that an agent without any answers
-`initialize` as one of ACP may. A prompt to such an agent has the fields of both dialects, and what
-the agent says decides: an update of ACP ends the translation, one of the keyed dialect is
-translated to ACP, and so is everything behind it. Streams to other agents are left alone after the
-handshake.
+All capabilities of the keyed dialect are optional, so an agent without any responds to `initialize`
+as an ACP agent may. A prompt to such an agent has the fields of both dialects, and the agent's
+messages decide: an ACP update ends the translation; a keyed update is translated to ACP, and so is
+everything after it. Streams to other agents are not changed after the handshake.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class KeyedStream(Stream):
         if b"\n" in data:
             self._take_lines()
         elif self._size > self._limit:
-            # Too long for a message: the connection says so.
+            # Too long for a message: the connection reports it.
             self._leave(b"".join(self._parts))
 
     def _take_lines(self) -> None:
@@ -84,7 +83,7 @@ class KeyedStream(Stream):
             self._receiver.data_received(b"".join(line + b"\n" for line in passed))
 
     def _leave(self, data: bytes) -> None:
-        """There is nothing to translate: hand on everything from here on."""
+        """There is nothing to translate: pass on everything from here on."""
         assert self._receiver is not None
         self._translation = None
         self._parts = []
@@ -124,7 +123,7 @@ class KeyedStream(Stream):
 
 
 class KeyedTranslation:
-    """Translates the messages of one connection, as long as it is not `over`."""
+    """Translates the messages of one connection until it is `over`."""
 
     def __init__(self) -> None:
         self.over = False
@@ -134,7 +133,7 @@ class KeyedTranslation:
         self._opening: set[Any] = set()
         """The ids of requests that open a session."""
         self._answers: dict[Any, Callable[[Any], Any]] = {}
-        """How the answers to requests of the agent are spelled in the keyed dialect."""
+        """How to encode the responses to the agent's requests in the keyed dialect."""
         self._tools: set[str] = set()
 
     # -- from the agent
@@ -197,7 +196,7 @@ class KeyedTranslation:
             updates.append({"sessionUpdate": "current_mode_update", "currentModeId": mode})
         self._keyed = self._keyed or bool(updates)
         told = {"sessionId": params.get("sessionId")}
-        # What has none of the keys is told as it is: the client knows what to make of it.
+        # An update without any of the keys is passed on unchanged: the client handles it.
         return [{**told, "update": update} for update in updates] or [params]
 
     def _tool(self, call: dict[str, Any]) -> dict[str, Any]:
@@ -245,7 +244,7 @@ def _decode(line: bytes) -> dict[str, Any] | None:
 
 
 def shows_nothing(hello: Mapping[str, Any]) -> bool:
-    """Whether the answer to a handshake may be one of ACP as well as of the keyed dialect."""
+    """Whether a handshake response is valid in both ACP and the keyed dialect."""
     version = hello.get("protocolVersion")
     return (
         type(version) is int
@@ -287,7 +286,7 @@ def _output(result: Any) -> Any:
 
 
 def _shown(block: Any) -> dict[str, Any]:
-    """A block of the keyed dialect in the content of a tool call of ACP."""
+    """Convert a keyed block to the content of an ACP tool call."""
     if isinstance(block, dict) and block.get("type") == "embedded_resource":
         resource = {key: value for key, value in block.items() if key != "type"}
         block = {"type": "resource", "resource": resource}
@@ -295,7 +294,7 @@ def _shown(block: Any) -> dict[str, Any]:
 
 
 def _asked(block: Any) -> Any:
-    """A block of a prompt of ACP in the keyed dialect."""
+    """Convert a block of an ACP prompt to the keyed dialect."""
     if isinstance(block, dict) and block.get("type") == "resource":
         return {"type": "embedded_resource", **block.get("resource", {})}
     return block

@@ -1,8 +1,7 @@
-"""How a person logs in to an agent, in words.
+"""Describe how a person logs in to an agent.
 
-Owns the sentence and the command that a caller is shown when an agent wants a login first. It runs
-nothing and sends nothing: `AcpClient.authenticate` does, for the methods that an agent carries out
-itself.
+The message and command shown to a caller when an agent requires a login. Runs and sends nothing:
+`AcpClient.authenticate` does, for the methods that an agent carries out itself.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ def required(
     launch: Sequence[str],
     advice: str = "",
 ) -> AuthRequired:
-    """What to raise for an agent's refusal: it says by which of the `methods` to log in, unless
-    somebody has better advice."""
+    """The error for an agent that requires a login: names the `methods` to log in with, unless
+    there is a better hint."""
     hints = [advice] if advice else [_hint(method, launch) for method in methods]
     return AuthRequired(
         error.message,
@@ -32,7 +31,7 @@ def required(
 
 
 def command(method: acp.AuthMethod, launch: Sequence[str]) -> str | None:
-    """The command by which a user can log in, where one is known.
+    """The command with which a user can log in, if known.
 
     A terminal method is the agent's own program, started as `launch`, with other arguments.
     """
@@ -57,13 +56,13 @@ def _hint(method: acp.AuthMethod, launch: Sequence[str]) -> str:
 
 
 def _suggested(method: acp.AuthMethod, launch: Sequence[str]) -> str | None:
-    """A command that an agent suggests in `_meta`. Nobody vouches for it: it is only shown."""
+    """A command that an agent suggests in `_meta`. It is untrusted and only shown."""
     meta = method.meta or {}
     suggestion = meta.get("terminal-auth")
     if isinstance(suggestion, dict) and isinstance(suggestion.get("command"), str):
         return shlex.join([suggestion["command"], *_texts(suggestion.get("args"))])
     if meta.get("type") == "terminal":
-        # One real agent has what belongs beside its method's name in here.
+        # One real agent puts what belongs next to the method's name in here.
         return _words(launch, _texts(meta.get("args")))
     return None
 

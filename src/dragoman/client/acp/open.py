@@ -32,10 +32,10 @@ def open_agent(
     inherit: Iterable[str] = (),
     options: ClientOptions | None = None,
 ) -> Entering[AcpClient]:
-    """Start an agent's program and be its client until the block ends; then it is gone.
+    """Start an agent's program and be its client until the block ends, which also ends the program.
 
     `env` is added to a small base environment, and `inherit` names variables of ours that the
-    program may have besides: API keys do not travel by accident.
+    program also gets: API keys are not passed on by accident.
     """
     if isinstance(argv, str):
         raise UsageError(f"a command line is a list of words: pass {argv.split()!r}")
@@ -65,6 +65,6 @@ async def _opened(
 async def use_agent(
     stream: Stream, *, options: ClientOptions | None = None
 ) -> AsyncIterator[AcpClient]:
-    """Be the client of an agent on a stream that is already open."""
+    """Be the client of an agent on an open stream."""
     async with aclosing(await started(stream, lambda: AcpClient(stream, options))) as client:
         yield client

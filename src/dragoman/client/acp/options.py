@@ -1,8 +1,7 @@
 """What a client of an ACP agent offers to it, and how it behaves.
 
-Owns the choices of whoever drives an agent, with defaults that are safe to forget: nothing is
-permitted, no command is run. It does nothing itself: `client` tells the agent what is offered, and
-`inbound` carries it out.
+The defaults are safe: nothing is permitted, no command is run. `client` sends the offered
+capabilities to the agent, and `inbound` carries them out.
 """
 
 from __future__ import annotations
@@ -26,30 +25,30 @@ if TYPE_CHECKING:
 class ClientOptions(DialectOptions, frozen=True, kw_only=True):
     """What the client offers to the agent, and how it behaves.
 
-    The typed client makes no events: `on_event` is called by the conversation API on it (`peer`).
+    The typed client makes no events: the conversation API (`peer`) calls `on_event`.
     """
 
     elicit: Elicit | None = None
-    """Answers questions with a form or a URL in the words of the protocol, in place of
-    `inquire`."""
+    """Answers form and URL elicitations in the types of the protocol, in place of `inquire`."""
     on_url_done: Callable[[str], None] | None = None
-    """Called with the id of a question with a URL that was accepted and is completed now."""
+    """Called with the id of an accepted URL elicitation when it is completed."""
     extension: Extension | None = None
-    """Who answers the agent's own methods (``_…``) and hears its own notifications."""
+    """Answers the agent's extension methods (``_…``) and handles its extension notifications."""
     missing_file_is_empty: bool = False
-    """Answer reads of missing files with nothing: one real agent cannot create files otherwise."""
+    """Answer reads of missing files with an empty text: one real agent cannot create files
+    otherwise."""
     starting_mode: str | None = None
-    """The mode to set in every session that is opened without one, where the agent has it: one real
-    agent starts in a mode that never asks."""
+    """The mode to set in every session that is opened without one, if the agent has it: one
+    real agent starts in a mode that never asks."""
     session_meta: Mapping[str, Any] = field(default_factory=dict)
-    """Sent as `_meta` with every session that is opened: some agents take settings in it."""
+    """Sent as `_meta` with every opened session: some agents read settings from it."""
     login_hint: str = ""
-    """What to do about a missing login, where the caller knows it better than the agent."""
+    """What to do about a missing login, if the caller knows better than the agent."""
     terminal_login: bool = False
     """Whether the caller can run the agent's login in a terminal."""
 
     def offered(self) -> acp.ClientCapabilities:
-        """The capabilities that the client sends in the handshake."""
+        """The capabilities sent in the handshake."""
         url = acp.Supported() if self.visits else None
         asks = self.elicit is not None or self.inquire is not None
         return acp.ClientCapabilities(
@@ -70,7 +69,7 @@ class ClientOptions(DialectOptions, frozen=True, kw_only=True):
 
 
 def connection_settings(max_line_size: int | None) -> ConnectionSettings:
-    """What ACP wants different on a connection."""
+    """The settings that ACP needs on a connection."""
     return ConnectionSettings(
         cancel_notice=cancel_notice,
         reserved=RESERVED,

@@ -1,7 +1,7 @@
 """The peer of the conversation API over ACP v1.
 
 Opens and lists the sessions of a `client`, whose updates `event_source` and `session` turn into
-events. It sends nothing that the client does not.
+events. All requests go through the client.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def open_peer(
     *,
     launch: Sequence[str] = (),
 ) -> AcpPeer:
-    """Shake hands with an agent on a stream. The stream is closed if that fails.
+    """Do the handshake with an agent on a stream. The stream is closed if that fails.
 
     `launch` is the command line that started the agent; empty if it was reached by an address.
     """
@@ -46,7 +46,7 @@ async def open_peer(
 
 
 class AcpPeer(ClientPeer):
-    """An agent that speaks ACP v1. May be made before or after its client shakes hands."""
+    """An agent that speaks ACP v1. May be created before or after its client's handshake."""
 
     dialect = translate.DIALECT
     client: AcpClient

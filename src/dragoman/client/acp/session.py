@@ -1,15 +1,15 @@
 """One conversation with an agent that speaks ACP v1.
 
-Owns what is known of a session: its settings as last reported, the turn that runs, and what came
-outside of turns. It does not decode (`client` does) and does not follow a turn (`turn` does).
+Keeps the state of a session: its settings as last reported, the running turn, and what came outside
+turns. It does not decode (`client` does) or follow a turn (`turn` does).
 
 A session of the conversation API has a `record` (`event_source`): its updates become events. One of
-the typed client has none, and gives the updates themselves. Where one of them goes: to the running
-turn; to `replayed` while history is being replayed; else an update is kept in `outside`, which has
-the newest ones. `on_update` sees all updates, at once.
+the typed client has none and yields the updates themselves. An update goes to the running turn; to
+`replayed` while history is being replayed; otherwise to `outside`, which keeps the newest.
+`on_update` sees all updates, at once.
 
-History ends with a short quiet after the answer to the load, and not with the answer: one real
-agent sends the first message of its history before the answer and the others after it.
+History ends with a short quiet period after the response to the load, not with the response: one
+real agent sends the first message of its history before the response and the others after it.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ log: Final = logging.getLogger("dragoman.client")
 _CHUNK: Final = acp.AgentMessageChunk
 
 Prompt: TypeAlias = str | Block | acp.ContentBlock | Sequence[Block | acp.ContentBlock]
-"""Text, or blocks in the words of events or of the protocol."""
+"""Text, or blocks in the types of events or of the protocol."""
 
 KEPT_OUTSIDE: Final = 256
-"""Updates outside of turns that are kept; older ones are dropped and counted."""
+"""Maximum number of updates kept outside turns; older ones are dropped and counted."""
 
 
 class Session(AcpSettings, Conversation):
-    """A session of an agent. Made by the client's `new_session`, `load_session` and the like, and
-    by `Peer.session`."""
+    """A session of an agent. Created by the client's `new_session`, `load_session` and the
+    like, and by `Peer.session`."""
 
     __slots__ = (
         *("_early", "_heard_at", "_load_answered_at", "_replaying", "_turns"),
@@ -77,38 +77,39 @@ class Session(AcpSettings, Conversation):
         self.commands: Sequence[acp.AvailableCommand] = ()
         """The slash commands."""
         self.info: acp.SessionInfoUpdate | None = None
-        """The title and the time of the last change, as last told."""
+        """The title and time of the last change, as last reported."""
         self.usage: acp.UsageUpdate | None = None
-        """How full the context is and what it cost, as last told."""
-        # For questions that tell less than was told before.
+        """Context usage and cost, as last reported."""
+        # For questions that say less than earlier updates.
         self.calls = Calls()
         self.answer_meta: dict[str, Any] | None = None
-        """The `_meta` of the answer that opened the session."""
+        """The `_meta` of the response that opened the session."""
         self.turn: Turn | None = None
-        """The turn that is running, if one is."""
+        """The running turn, if any."""
         self.unusable = False
-        """Whether the session was closed, or given up after a cancel that was never answered."""
+        """Whether the session was closed, or abandoned after a cancel without a response."""
         self.on_update: Callable[[acp.SessionUpdate], None] | None = None
-        """Called with every update when it arrives, in a turn and outside."""
-        # Not a deque: one takes 700 bytes as long as it is empty, and most stay empty.
+        """Called with every update on arrival, inside and outside turns."""
+        # Not a deque: an empty one takes 700 bytes, and most stay empty.
         self.outside: list[acp.SessionUpdate] = []
-        """The last updates that belonged to no turn."""
+        """The last updates outside turns."""
         self.outside_dropped = 0
-        """How many more there were."""
+        """Number of dropped updates."""
         self.replayed: list[Any] = []
         """The history that the agent replayed when the session was loaded: updates, or events
-        where they are made."""
-        # Whether the session is a new one, so that nothing was spent in it before.
+        if the session makes them."""
+        # Whether the session is new, so that its cost was zero before.
         self.began_here = False
         self._replaying = False
         self._load_answered_at: float | None = None
         self._heard_at = 0.0
         self.questions = OpenQuestions()
         self.record = record
-        # Without events the envelope only fills the fields of what a turn counts.
+        # Without events the envelope only fills the fields that a turn counts.
         self.place = client.feed.no_session if record is None else record.place(id)
         self._turns = 0
-        # Updates that come once more because the session is open now. Their events were told.
+        # Early updates, delivered again now that the session is open. Their events were already
+        # emitted.
         self._early = 0 if record is None else record.early_told.pop(id, 0)
 
     # -- prompting
@@ -116,8 +117,8 @@ class Session(AcpSettings, Conversation):
     def prompt(self, prompt: Prompt, *, meta: dict[str, Any] | None = None) -> Turn:
         """A turn with this prompt; it begins when its ``async with`` block is entered.
 
-        `meta` travels with it as its `_meta`. Raises `Unsupported` for content that the agent did
-        not say it accepts.
+        `meta` is sent as its `_meta`. Raises `Unsupported` for content that the agent did not
+        advertise.
         """
         if isinstance(prompt, str):
             if not prompt.isascii():
@@ -136,7 +137,7 @@ class Session(AcpSettings, Conversation):
         return Turn(self, given, wire, meta)
 
     async def ask(self, prompt: Prompt) -> Result:
-        """Send a prompt and wait for its end. The result says how it ended, and what was said."""
+        """Send a prompt and wait for its end. The result has the outcome and the text."""
         turn = self.prompt(prompt)
         turn.max_text_size = None
         async with turn:
@@ -145,11 +146,11 @@ class Session(AcpSettings, Conversation):
     # -- the end
 
     async def close(self) -> None:
-        """End the session at the agent where it can do that, and forget it here."""
+        """End the session at the agent if it supports that, and forget it here."""
         if self.turn is not None:
             self.turn.cancel()
         try:
-            # An agent that goes away has ended the session too.
+            # An agent that disconnects has ended the session too.
             with suppress(ConnectionLost):
                 if self.client.can("sessionCapabilities.close"):
                     await self.client.ask(
@@ -159,13 +160,13 @@ class Session(AcpSettings, Conversation):
             await self.release()
 
     async def release(self) -> None:
-        """Forget the session here without telling the agent."""
+        """Forget the session here without notifying the agent."""
         terminals = self.let_go()
         if terminals is not None:
             await terminals.aclose()
 
     def let_go(self) -> Terminals | None:
-        """Forget the session at once; what is returned still has to be closed."""
+        """Forget the session at once; the caller must close what is returned."""
         self.client.forget(self)
         self.unusable = True
         self.cancel_questions()
@@ -179,7 +180,7 @@ class Session(AcpSettings, Conversation):
             self.record.opened = self
 
     def announce(self, how: str, line: bytes | None) -> None:
-        """Say that the session is there, and what its settings are."""
+        """Report that the session is open, and its settings."""
         native = f"session/{how}"
         model_id = self.models.current_model_id if self.models else None
         base = self.place.base(native, line)
@@ -195,15 +196,15 @@ class Session(AcpSettings, Conversation):
     # -- for the client: what arrives
 
     def new_turn(self) -> None:
-        """What comes from now on belongs to another turn."""
+        """Start a new turn: what arrives from now on belongs to it."""
         if self.record is not None:
             self._turns += 1
             self.place.turn = f"t{self._turns}"
             self.place.replay = False
 
     def deliver(self, update: acp.SessionUpdate, line: bytes) -> None:
-        """An update of this session arrived, in this line."""
-        # The commonest of all reports nothing lasting.
+        """Deliver an update of this session, received in this line."""
+        # The most common update has no lasting state.
         if type(update) is not _CHUNK:
             apply = APPLY.get(type(update))
             if apply is not None:
@@ -224,7 +225,7 @@ class Session(AcpSettings, Conversation):
             if on_event is not None:
                 record.emit(event)
             turn.event(event, size)
-            # The line counts once, however many events it makes.
+            # The line counts once, even if it makes several events.
             size = 0
 
     def _deliver_outside(self, update: acp.SessionUpdate, line: bytes) -> None:
@@ -245,8 +246,8 @@ class Session(AcpSettings, Conversation):
         try:
             self.on_update(update)
         except Exception:
-            # One observer must not stop the others.
-            log.exception("the observer of a session's updates failed")
+            # An observer that raises must not stop the others.
+            log.exception("the on_update callback of a session failed")
 
     def keep(self, update: acp.SessionUpdate) -> None:
         """Keep an update that belongs to no turn."""
@@ -261,7 +262,8 @@ class Session(AcpSettings, Conversation):
             self.outside.append(update)
 
     def heard(self, message: Notification, reason: str) -> bool:
-        """A message about this session cannot be read. Returns whether that was told here."""
+        """Report a message about this session that cannot be decoded. Returns whether it was
+        reported here."""
         if self.record is None:
             return False
         if self.turn is None:
@@ -271,7 +273,7 @@ class Session(AcpSettings, Conversation):
         return True
 
     def _hand_over(self, event: model.Event, size: int) -> None:
-        """An event that no update made: to the observer, and to the turn if one runs."""
+        """Deliver an event that no update made: to the observer, and to the running turn."""
         assert self.record is not None
         self.record.emit(event)
         if self.turn is not None:
@@ -281,7 +283,7 @@ class Session(AcpSettings, Conversation):
 
     @property
     def replaying(self) -> bool:
-        """Whether what arrives now, outside of turns, is history."""
+        """Whether what arrives outside turns is now history."""
         if self._replaying and self._replay_left() <= 0:
             self._replaying = False
         return self._replaying
@@ -291,7 +293,7 @@ class Session(AcpSettings, Conversation):
         self._replaying = replaying
 
     def _replay_left(self) -> float:
-        """Seconds until the replay counts as over, if nothing more comes."""
+        """Seconds until the replay counts as over if nothing more arrives."""
         if self._load_answered_at is None:
             return self.client.budgets.replay_total
         budgets = self.client.budgets
@@ -301,13 +303,13 @@ class Session(AcpSettings, Conversation):
         return over_at - asyncio.get_running_loop().time()
 
     def replay_answered(self) -> None:
-        """The answer to a load arrived: history ends with the first quiet from here on."""
+        """The response to a load arrived: history ends with the first quiet period from now on."""
         self._load_answered_at = self._heard_at = asyncio.get_running_loop().time()
 
     async def wait_replayed(self) -> None:
-        """Wait for the end of a replay. Without one, which is the rule, nothing waits."""
+        """Wait for the end of a replay. Returns at once without one, the usual case."""
         while self.replaying and self.client.connection.failure is None:  # noqa: ASYNC110 - below
-            # What is waited for is that nothing comes.
+            # This waits for the absence of updates.
             await asyncio.sleep(self._replay_left())
         self._replaying = False
 
@@ -317,11 +319,11 @@ class Session(AcpSettings, Conversation):
     def missing_file_is_empty(self) -> bool:
         return self.client.options.missing_file_is_empty
 
-    # -- questions of the agent that are open
+    # -- open questions of the agent
 
     def asked(self, request: acp.RequestPermissionRequest, line: bytes) -> str:
-        """The agent asks for permission. The tool call may be seen here for the first time: two
-        real agents announce it nowhere else. Returns what the question is called, if anything."""
+        """Record a permission request of the agent. The tool call may be new: two real agents
+        announce it nowhere else. Returns the question's id, or an empty string without events."""
         if self.record is not None:
             return self._asked(self.record, request, line)
         update = _progress(request.tool_call)
@@ -346,7 +348,7 @@ class Session(AcpSettings, Conversation):
         return request_id
 
     def answered(self, question: Question, answer: Decision, option_id: str | None) -> None:
-        """The question was answered."""
+        """Record the answer to a question."""
         turn = self.turn
         if turn is not None:
             turn.answered(question, answer)
@@ -361,11 +363,11 @@ class Session(AcpSettings, Conversation):
         )
         self.record.emit(event)
         if turn is not None:
-            # It is history: the agent has its answer before anybody is told of it.
+            # Not urgent: the agent already has its answer.
             turn.put_unhurried(event, 0)
 
     def cancel_questions(self) -> None:
-        """Stop asking: every open question is answered as cancelled."""
+        """Answer every open question as cancelled."""
         self.questions.call_off()
 
 
@@ -403,11 +405,11 @@ APPLY: Final[dict[type, Callable[[Session, Any], None]]] = {
     acp.ToolCall: _hear_call,
     acp.ToolCallProgress: _hear_call,
 }
-"""How a session takes over what an update reports, for those that report something lasting."""
+"""Apply an update to the session, for the kinds that have lasting state."""
 
 
 def _progress(call: acp.ToolCallUpdate) -> acp.ToolCallProgress:
-    # Written out: by name and in a loop it takes five times as long.
+    # Written out: a loop over names takes five times as long.
     return acp.ToolCallProgress(
         tool_call_id=call.tool_call_id,
         title=call.title,

@@ -1,6 +1,6 @@
-"""The modes, models and config options of a session: as last told, and how to change them.
+"""The modes, models and config options of a session: as last reported, and how to change them.
 
-A change is sent to the agent and read back from its answer. `session` has the session itself.
+A change is sent to the agent and read back from its response. `session` has the session itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class AcpSettings(WorkspaceServices):
-    """The settings of a session, besides its folders."""
+    """The settings of a session, except its directories."""
 
     __slots__ = ("client", "config_options", "id", "models", "modes")
 
@@ -37,36 +37,36 @@ class AcpSettings(WorkspaceServices):
         self.modes: acp.SessionModeState | None = None
         """The modes and the current one, if the agent has modes."""
         self.models: acp.SessionModelState | None = None
-        """The models and the current one, where the agent tells them apart from options."""
+        """The models and the current one, if the agent reports them separately from options."""
         self.config_options: Sequence[acp.SessionConfigOption] | None = None
         """The config options with their current values."""
 
     @property
     def model_choices(self) -> Sequence[Choice]:
-        """The models of an agent that tells them apart from its options."""
+        """The models of an agent that reports them separately from its options."""
         models = () if self.models is None else self.models.available_models
         return [Choice(each.model_id, each.name, each.description) for each in models]
 
     async def set_mode(self, mode_id: str) -> None:
-        """Switch the mode. Uses a config option of category ``mode`` where there is one."""
+        """Switch the mode. Uses a config option of category ``mode`` if there is one."""
         await self._set_mode(mode_id)
         self.settings_changed()
 
     async def switch_mode(self, mode_id: str) -> None:
-        """Switch the mode by `session/set_mode`, also where there is a config option for it."""
+        """Switch the mode by `session/set_mode`, even if there is a config option for it."""
         before = self.modes
         await self._switch_mode(mode_id)
         if self.modes is not before:
             self.settings_changed()
 
     async def set_model(self, model_id: str) -> None:
-        """Switch the model: by a config option of category ``model``, else by `session/set_model`,
-        which no schema has any more but real agents still offer."""
+        """Switch the model: by a config option of category ``model``, else by
+        `session/set_model`, which is no longer in any schema but which real agents still offer."""
         await self._set_model(model_id)
         self.settings_changed()
 
     async def set_option(self, option_id: str, value: str | bool) -> None:
-        """Change a config option. The agent's answer is the complete list, read back here."""
+        """Change a config option. The agent's response is the complete list, read back here."""
         await self._set_option(option_id, value)
         self.settings_changed()
 
@@ -78,7 +78,7 @@ class AcpSettings(WorkspaceServices):
     # -- for the client
 
     def opened(self, modes: Any, models: Any, config_options: Any) -> None:
-        """Take over the settings of the answer that opened the session."""
+        """Use the settings of the response that opened the session."""
         self.modes = modes
         self.models = models
         self.config_options = config_options
@@ -95,7 +95,7 @@ class AcpSettings(WorkspaceServices):
             self.settings_changed()
 
     def settings_changed(self, native: str = "", line: bytes | None = None) -> None:
-        """Tell the settings as they are now, where events are made."""
+        """Emit the current settings, if the session makes events."""
 
     # -- inside
 
@@ -113,7 +113,7 @@ class AcpSettings(WorkspaceServices):
         before = self.modes
 
         def switched(_: acp.SetSessionModeResponse) -> None:
-            # What the agent has said about its mode meanwhile counts.
+            # A mode that the agent reported in the meantime wins.
             if self.modes is before:
                 self._switched(mode_id)
 
@@ -127,7 +127,7 @@ class AcpSettings(WorkspaceServices):
         if self.modes is None or self.modes.current_mode_id == mode_id:
             return
         self.modes = replace(self.modes, current_mode_id=mode_id)
-        # The option says the same, whichever of the two was changed.
+        # Keep the config option equal to the mode.
         option = self._option("mode")
         if option is not None and mode_id in _values(option):
             changed = replace(option, current_value=mode_id)
@@ -170,7 +170,7 @@ class AcpSettings(WorkspaceServices):
             and isinstance(option, acp.SessionConfigSelect)
             and is_open_ended(option)
         )
-        # To Python 1 is True; to an agent it is not.
+        # In Python 1 == True; to an agent it is not.
         if not open_ended and (value not in values or type(value) is not type(values[0])):
             if option.category in ("mode", "model"):
                 raise no_such(option.category, str(value), map(str, values))
@@ -196,7 +196,7 @@ class AcpSettings(WorkspaceServices):
         return None
 
     def _starting_mode(self) -> str | None:
-        """The mode that every session is to be in, if the agent has it and this one is not."""
+        """The mode that every session starts in, if the agent has it and it is not current."""
         wanted = self.client.options.starting_mode
         option = self._option("mode")
         if option is not None:
@@ -210,7 +210,7 @@ class AcpSettings(WorkspaceServices):
 
 
 def _values(option: acp.SessionConfigSelect | acp.SessionConfigBoolean) -> list[str | bool]:
-    """What an option can be set to."""
+    """The possible values of an option."""
     if isinstance(option, acp.SessionConfigBoolean):
         return [False, True]
     return [*listed_values(option)]

@@ -1,7 +1,7 @@
-"""One prompt over ACP, from its sending to its end.
+"""One prompt over ACP, from sending it to its end.
 
-Owns how a prompt is sent, answered and called off in this dialect. The life of a turn, whatever
-the dialect, is in `dragoman.client.turns`, and its result in `dragoman.client.conversation`.
+How a prompt is sent, answered and cancelled in this dialect. The life cycle of a turn in any
+dialect is in `dragoman.client.turns`, and its result in `dragoman.client.conversation`.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _TEXT: Final = acp.TextContent
 
 MAX_PIECES: Final = 512
 LONG_PIECE: Final = 4096
-"""How many pieces of text wait to be joined, and the bytes of a line that is not put off: to add
-each short piece to the text of the turn would take longer."""
+"""Maximum number of text pieces waiting to be joined, and the line size in bytes that is joined
+at once: adding each short piece to the turn's text would take longer."""
 
 MAX_TEXT_SIZE: Final = 1024 * 1024
-"""Characters of what the agent says that the result of a turn has for a consumer of updates, which
-get all of it anyway."""
+"""Maximum number of characters of the agent's text in a turn's result for a consumer of
+updates, which gets all of it anyway."""
 
 _NOTHING_SPENT: Final = Cost(0.0, "")
-"""The cost of a session that has just begun, in any currency."""
+"""The cost of a new session, in any currency."""
 
 
 class Turn(ConversationTurn):
-    """A running prompt, for use as ``async with``; iterate over it for what the agent sends: its
+    """A running prompt, for use as ``async with``; iterate over it to get what the agent sends:
     updates with the typed client, events with the conversation API.
 
-    Leaving the block early cancels the turn and waits for its end. Without iteration, `wait`
-    drops what came and returns the result.
+    Leaving the block early cancels the turn and waits for its end. Without iteration, `wait` drops
+    the items and returns the result.
     """
 
     __slots__ = (
@@ -70,7 +70,7 @@ class Turn(ConversationTurn):
         self._cost_before: Cost | None = None
         self._pieces: list[str] = []
         self.response: acp.PromptResponse | None = None
-        """The agent's answer to the prompt; None if the turn ended without one."""
+        """The agent's response to the prompt; None if the turn ended without one."""
         super().__init__(session, self._client.connection.flow, self._client.budgets)
         if session.record is None:
             self.max_text_size = MAX_TEXT_SIZE
@@ -82,8 +82,8 @@ class Turn(ConversationTurn):
     # -- for the session
 
     def update(self, update: acp.SessionUpdate, size: int) -> None:
-        """An update of this turn arrived in `size` bytes, for a consumer of updates."""
-        # `type` and not isinstance for the commonest of all: it is the faster one.
+        """Deliver an update of this turn, received in `size` bytes, to a consumer of updates."""
+        # `type`, not isinstance, for the most common update: it is faster.
         if type(update) is _CHUNK and type(piece := update.content) is _TEXT and piece.text:
             pieces = self._pieces
             pieces.append(piece.text)
@@ -95,22 +95,22 @@ class Turn(ConversationTurn):
         self._lane.put(update, size)  # type: ignore[arg-type]
 
     def asked(self, update: acp.ToolCallProgress, size: int) -> None:
-        """A question told of this tool call, for a consumer of updates."""
+        """Deliver a tool call from a permission request to a consumer of updates."""
         self._join()
         if update.tool_call_id not in self._declined:
             self._acted += 1
-        # If a policy answers, this is history already; if people are asked, they hurry it.
+        # Not urgent: a policy has already answered, and a person who is asked wakes the consumer.
         self.put_unhurried(update, size)  # type: ignore[arg-type]
 
     @property
     def answer_meta(self) -> Mapping[str, Any] | None:  # type: ignore[override]
-        """The `_meta` of the answer to the prompt."""
+        """The `_meta` of the response to the prompt."""
         return None if self.response is None else self.response.meta
 
     # -- inside
 
     def _note(self, update: acp.SessionUpdate) -> None:
-        """Take over what an update without text says about how the turn goes."""
+        """Record the state of the turn from an update without text."""
         self._join()
         for event in translate.of_update(update, self._session.place, None):
             if not isinstance(event, model.MessageDelta):
@@ -119,7 +119,7 @@ class Turn(ConversationTurn):
                 self._acted += 1
 
     def _join(self) -> None:
-        """Add the pieces of text that came to the text of the turn."""
+        """Add the waiting pieces of text to the turn's text."""
         if self._pieces:
             self._acted += len(self._pieces)
             self._text.add("".join(self._pieces))
@@ -163,8 +163,8 @@ class Turn(ConversationTurn):
         self._client.connection.post(acp.SESSION_CANCEL.name, cancel)
 
     def _of_turn(self, usage: Usage) -> Usage:
-        """An agent tells what the whole session has cost. What a session had cost that goes on is
-        not known before it is told once."""
+        """The turn's share of the cost: agents report the cost of the whole session. The
+        earlier cost of a resumed session is unknown until it is reported once."""
         cost, before = usage.cost, self._cost_before
         if cost is None:
             return usage
@@ -172,13 +172,13 @@ class Turn(ConversationTurn):
             return replace(usage, cost=None)
         if before.unit == cost.unit and before.amount <= cost.amount:
             cost = Cost(cost.amount - before.amount, cost.unit)
-        # Else the agent counts from nothing again, as one does that was started again.
+        # Otherwise the agent counts from zero again, as after a restart.
         return replace(usage, cost=cost)
 
     def _settled(self, raw: Raw | None, error: DragomanError | None) -> None:
-        """The answer, in wire order behind the last update."""
+        """Handle the response, in wire order after the last update."""
         if isinstance(error, CallCancelled) and self.cancelling:
-            # An agent that answers a cancelled prompt with the error for cancelled requests.
+            # Some agents answer a cancelled prompt with the error for cancelled requests.
             self._answered(self._ended(Outcome.CANCELLED, "cancelled", None))
             return
         if raw is not None:
@@ -192,7 +192,7 @@ class Turn(ConversationTurn):
         if error is not None:
             error = self._client.explain(error)
             if self._why is not None and isinstance(error, PeerUnresponsive):
-                # The budget is the reason, and this is why it was used up.
+                # The exhausted budget is the reason, and this error is its cause.
                 self._why.args = (f"{self._why}; {error}",)
             self.failed(error)
 
@@ -206,7 +206,7 @@ class Turn(ConversationTurn):
         return model.TurnEnded(*base, outcome, stop, failure)
 
     def _line(self) -> bytes | None:
-        """The line that answered the prompt, with a result or an error."""
+        """The line of the response to the prompt, a result or an error."""
         return None if self._call is None else self._call.line
 
     def made(self, event: model.Event) -> None:
@@ -214,6 +214,6 @@ class Turn(ConversationTurn):
             self._session.record.tell(event)
 
     def _put_end(self, ended: model.TurnEnded) -> None:
-        # A consumer of updates gets no event.
+        # A consumer of updates gets no events.
         if self._session.record is not None:
             super()._put_end(ended)
