@@ -165,7 +165,7 @@ def test_a_log_line_that_quotes_an_agent_is_neutral(cli: Cli) -> None:
     program = str(Path(__file__).with_name("codex_agent.py"))
     words = ("run", "hi", "-v", "--dialect", "codex", "--", sys.executable, program)
     seen = shown(cli, *words, "unlisted", f"not today {EVIL}")
-    assert "the models are not known" in seen and "not today ␛[2J" in seen
+    assert "could not list the models" in seen and "not today ␛[2J" in seen
 
 
 def test_a_log_line_waits_while_a_question_is_open(cli: Cli) -> None:

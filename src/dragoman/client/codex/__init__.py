@@ -1,7 +1,7 @@
 """Drive `codex app-server`.
 
-Owns the client's side of the app-server protocol: `CodexClient` is the connection, `CodexPeer` the
-conversation API over it. What the messages mean is in `dragoman.dialects.codex`.
+The client side of the app-server protocol: `CodexClient` is the connection, `CodexPeer` the
+conversation API over it. `dragoman.dialects.codex` defines the messages.
 """
 
 from dragoman.client.codex.client import CodexClient, CodexOptions

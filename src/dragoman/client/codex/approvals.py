@@ -1,8 +1,7 @@
-"""What the app-server asks, and how an answer is put.
+"""Convert approval requests of the app-server to questions, and answers to decisions.
 
-Owns the translation of approval requests into questions with options, and of the chosen option into
-the decision that the server expects. It does not decide (`dragoman.client.permissions`) and does
-not send.
+A request becomes a question with options; the chosen option becomes the decision that the server
+expects. `dragoman.client.permissions` decides; `server_requests` sends.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from dragoman.events.parts import FileChange, PermissionOption
 from dragoman.events.words import FileOp, PermissionKind, ToolKind
 
 UNNAMED: Final = "Run a command"
-"""The title of a command that the server does not tell."""
+"""The title of a command that the server does not name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A request for approval: the question, and what each option is on the wire."""
+    """A request for approval: the question, and the wire form of each option."""
 
     thread_id: str
     turn_id: str | None
@@ -40,18 +39,18 @@ class Approval:
     refused: Any
     """The result to send when nothing was chosen."""
     raw_input: dict[str, Any] | None = None
-    """What would be done, spelled like the input of a tool (`dragoman.client.tool_input`)."""
+    """The requested act in the form of a tool's input (`dragoman.client.tool_input`)."""
     content: tuple[FileChange, ...] = ()
-    """The changes of files that it is about."""
+    """The file changes that the request is about."""
 
     @property
     def locations(self) -> list[dict[str, str]]:
-        """The files that it is about; one that moves has two places."""
+        """The files that the request is about; a moved file has two locations."""
         paths = (path for change in self.content for path in (change.old_path, change.path))
         return [{"path": path} for path in dict.fromkeys(paths) if path is not None]
 
     def about(self, changes: tuple[FileChange, ...]) -> Approval:
-        """The same with the changes that were announced before, where it names none itself."""
+        """Add the changes that were announced earlier, if the request names none."""
         return self if self.content else replace(self, content=changes)
 
     def question(self, request_id: str, title: str | None = None) -> Question:
@@ -66,7 +65,7 @@ class Approval:
         )
 
     def reply(self, answer: Decision) -> tuple[str | None, Any, Decision]:
-        """The option that is chosen, the result to send, and what the answer comes to with it."""
+        """The chosen option, the result to send, and the resulting answer."""
         option_id, answer = settled(self.options, answer)
         result = self.refused if option_id is None else self.replies[option_id]
         return option_id, result, answer
@@ -85,7 +84,7 @@ _DECISIONS: Final[dict[str, tuple[str, PermissionKind]]] = {
 def _decisions(
     available: Sequence[Any] | None,
 ) -> tuple[tuple[PermissionOption, ...], dict[str, Any]]:
-    """The options for a decision. `decline` is accepted even where it is not listed."""
+    """The options of a decision. `decline` is accepted even if it is not listed."""
     listed = list(available) if available else ["accept", "acceptForSession", "decline", "cancel"]
     if "decline" not in listed:
         listed.append("decline")
@@ -115,7 +114,7 @@ def command(raw: Raw) -> Approval:
         options,
         replies,
         {"decision": "cancel"},
-        # What has no command runs one that is not told.
+        # A request without a command runs an unknown one.
         _without_none(command=request.command or True, cwd=request.cwd),
     )
 
@@ -140,7 +139,7 @@ def file_change(raw: Raw) -> Approval:
 
 
 def permissions(raw: Raw) -> Approval:
-    """`item/permissions/requestApproval`: what is asked for is granted whole or not at all."""
+    """`item/permissions/requestApproval`: the request is granted completely or not at all."""
     request = msgspec.json.decode(raw, type=shapes.PermissionsApproval)
     granted = request.permissions
     return Approval(
@@ -166,8 +165,8 @@ def permissions(raw: Raw) -> Approval:
 
 
 def tool_call(request: shapes.ElicitationRequest) -> Approval | None:
-    """A call of an MCP tool, which the server asks about in the words of a form; None for a form
-    that an MCP server has."""
+    """Approval for an MCP tool call, which the server requests as a form; None for a form of an
+    MCP server."""
     meta = request.meta
     if not isinstance(meta, dict) or meta.get("codex_approval_kind") != "mcp_tool_call":
         return None
@@ -190,7 +189,7 @@ def tool_call(request: shapes.ElicitationRequest) -> Approval | None:
 
 
 def legacy(raw: Raw) -> Approval:
-    """`execCommandApproval` and `applyPatchApproval`, with the words they had."""
+    """The older `execCommandApproval` and `applyPatchApproval`."""
     request = msgspec.json.decode(raw, type=shapes.LegacyApproval)
     words = request.command if isinstance(request.command, list) else []
     runs = bool(words)
@@ -226,7 +225,7 @@ def _without_none(**fields: Any) -> dict[str, Any]:
 
 
 def _legacy_changes(changes: Any) -> Iterator[FileChange]:
-    """The changes of an old question: by path, each with its kind as the only key."""
+    """The changes of an older request: by path, each with its kind as the only key."""
     for path, change in changes.items() if isinstance(changes, dict) else ():
         kind, said = next(iter(change.items()), ("", None)) if isinstance(change, dict) else ("", 0)
         if isinstance(change, dict) and isinstance(change.get("type"), str):

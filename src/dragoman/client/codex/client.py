@@ -1,7 +1,7 @@
 """The connection to a `codex app-server`.
 
-Owns the handshake, calls with the retries that are safe, and the way of every event to its thread.
-It does not know turns (`turn` does), and what the server asks is answered in `server_requests`.
+Does the handshake, retries calls if that is safe, and routes every event to its thread. `turn`
+handles turns, and `server_requests` answers the server's requests.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ log: Final = logging.getLogger("dragoman.client")
 
 OVERLOADED_TRIES: Final = 5
 OVERLOADED_DELAY: Final = 0.25
-"""The first wait after "overloaded", doubled each time and jittered. Such a call was refused before
-anything ran, so sending it again is safe."""
+"""The first delay after "overloaded", doubled each time and jittered. Such a call was refused
+before anything ran, so it is safe to retry."""
 
 NEVER_USED: Final = (
     "account/gatewayOAuth/changed",
@@ -113,19 +113,19 @@ ABILITIES: Final = Capabilities(
     permissions=True,
     prompt_acknowledged=True,
 )
-"""The server does not say what it can do; this is what every version of the protocol can."""
+"""The server does not report its capabilities; every version of the protocol has these."""
 
 AnswerQuestions: TypeAlias = Callable[
     [shapes.UserInputRequest], Awaitable[dict[str, Sequence[str]]]
 ]
-"""Answers the server's questions to its user: by question id, the chosen or written answers."""
+"""Answers the server's questions to its user: the chosen or written answers by question id."""
 
 AnswerForm: TypeAlias = Callable[[shapes.ElicitationRequest], Awaitable[dict[str, Any] | None]]
-"""Fills in a form of an MCP server behind the server; None declines."""
+"""Fills in a form of an MCP server behind the app-server; None declines."""
 
 
 class CodexOptions(DialectOptions, frozen=True, kw_only=True):
-    """How the client behaves and what it asks of the server."""
+    """How the client behaves and what it requests from the server."""
 
     answer_questions: AnswerQuestions | None = None
     """Answers questions, in place of `inquire`."""
@@ -133,16 +133,16 @@ class CodexOptions(DialectOptions, frozen=True, kw_only=True):
     """Answers forms, in place of `inquire`."""
     approval_policy: str = "on-request"
     sandbox: str = "read-only"
-    """What runs without being asked about. The default only reads: with a wider sandbox the server
-    also marks the folder as trusted in its user's configuration."""
+    """What may run without a question. The default only reads: with a wider sandbox the server
+    also marks the directory as trusted in the user's configuration."""
     developer_instructions: str = ""
-    """Instructions for every thread, added to those of the server."""
+    """Instructions for every thread, added to the server's own."""
     experimental: bool = False
-    """Whether to use what is not stable in the protocol. It buys being told of settings unasked."""
+    """Whether to use unstable parts of the protocol, such as notifications of changed settings."""
 
 
 class CodexClient(EventClient["CodexConversation"]):
-    """One connection to an app-server. `start` it before use, `aclose` it after."""
+    """One connection to an app-server. Call `start` before use and `aclose` afterwards."""
 
     conversations: dict[str, CodexConversation]
 
@@ -158,10 +158,10 @@ class CodexClient(EventClient["CodexConversation"]):
         super().__init__(self.options, translate.DIALECT, connection)
         self._questions = ServerRequests(self)
 
-    # -- life
+    # -- start and end
 
     async def start(self) -> None:
-        """Begin to read and shake hands."""
+        """Start reading and do the handshake."""
         self.connection.start()
         params = {
             "clientInfo": {
@@ -179,7 +179,7 @@ class CodexClient(EventClient["CodexConversation"]):
             self.server = msgspec.json.decode(raw, type=shapes.InitializeResponse)
         except UNREADABLE as error:
             raise ProtocolMismatch(
-                f"this is no Codex app-server: {error}", dialect=discovery.of_text(raw)
+                f"not a Codex app-server: {error}", dialect=discovery.of_text(raw)
             ) from error
         await self.connection.notify("initialized")
         self._ask_login()
@@ -189,7 +189,7 @@ class CodexClient(EventClient["CodexConversation"]):
     async def ask(
         self, method: str, params: Any, result: type[T], *, timeout: float | None = None
     ) -> T:
-        """Call a method and decode its result; "overloaded" is retried, nothing else is."""
+        """Call a method and decode its result; only "overloaded" is retried."""
         budget = self.budgets.request if timeout is None else timeout
         return self.decode(method, await self._call(method, params, budget), result)
 
@@ -211,7 +211,7 @@ class CodexClient(EventClient["CodexConversation"]):
             raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
 
     async def models(self, *, timeout: float | None = None) -> list[shapes.Model]:
-        """The models that can be chosen where the provider is OpenAI."""
+        """The available models if the provider is OpenAI."""
         found: list[shapes.Model] = []
         params: dict[str, Any] = {}
         while True:
@@ -222,31 +222,31 @@ class CodexClient(EventClient["CodexConversation"]):
             params["cursor"] = page.next_cursor
 
     async def account(self) -> shapes.GetAccountResponse:
-        """Whether somebody is logged in. Never logs in."""
+        """Whether there is a login. Never logs in."""
         self._login = await self.ask("account/read", {}, shapes.GetAccountResponse)
         return self._login
 
     async def limits(self) -> tuple[Limit, ...]:
-        """What the account may still use. Only a login at OpenAI has such limits."""
+        """The remaining limits of the account. Only an OpenAI login has such limits."""
         told = await self.ask("account/rateLimits/read", {}, shapes.GetAccountRateLimitsResponse)
         found = (told.rate_limits_by_limit_id or {}).values() or [told.rate_limits]
         return tuple(limit for each in found for limit in translate.limits_of(each))
 
     @property
     def needs_login(self) -> bool:
-        """Whether the server says that a login is needed and there is none."""
+        """Whether the server reports that a login is required and missing."""
         login = self._login
         return login is not None and login.requires_openai_auth and login.account is None
 
     def _ask_login(self) -> None:
-        """Nobody waits for this: it is only needed once a turn has failed."""
+        """Request the login state in the background: it is only needed once a turn has failed."""
 
         def settle(raw: Raw | None, error: DragomanError | None) -> None:
             try:
                 if raw is not None:
                     self._login = self.decode("account/read", raw, shapes.GetAccountResponse)
             except InvalidAnswer as invalid:
-                log.debug("the login is not known: %s", invalid)
+                log.debug("login state unknown: %s", invalid)
 
         if self.connection.failure is None:
             self.connection.begin("account/read", {}, settle=settle, timeout=self.budgets.request)
@@ -259,7 +259,7 @@ class CodexClient(EventClient["CodexConversation"]):
             notification.method, notification.params, self.no_session, notification.line
         ):
             if type(event) is model.MessageDelta:
-                # The commonest event of all, and no thread has anything to add to it.
+                # The most common event; a thread adds nothing to it.
                 conversation = self.conversations.get(event.session)  # type: ignore[arg-type]
                 if conversation is not None and conversation.turn is not None:
                     if self.on_event is not None:
@@ -269,7 +269,7 @@ class CodexClient(EventClient["CodexConversation"]):
                     self.deliver(event, size)
                 continue
             if isinstance(event, model.InputAnswered):
-                # Events have names of their own for requests whose ids came again.
+                # Request ids may repeat, so events use their own.
                 name = self._questions.name_of(event.request_id)
                 event = msgspec.structs.replace(event, request_id=name)
             self.deliver(event, size)
@@ -291,11 +291,11 @@ class CodexClient(EventClient["CodexConversation"]):
 
 
 def may_retry(error: DragomanError | None, attempt: int) -> bool:
-    """Whether a call that failed with this is sent again after this attempt."""
+    """Whether to retry a call that failed with this error after this attempt."""
     overloaded = isinstance(error, RemoteError) and error.code == codes.OVERLOADED
     return overloaded and attempt < OVERLOADED_TRIES
 
 
 def retry_delay(attempt: int) -> float:
-    """How long to wait after "overloaded", jittered so that many clients do not come at once."""
+    """The delay after "overloaded", jittered so that many clients do not retry at once."""
     return OVERLOADED_DELAY * 2.0 ** (attempt - 1) * random.uniform(0.5, 1.5)

@@ -16,8 +16,8 @@ _FORMS: Final = frozenset({None, "form", "openai/form", "openaiForm"})
 
 
 def of_questions(asked: shapes.UserInputRequest) -> Inquiry | None:
-    """A form with a property for every question; None if one of them asks for a secret, which is
-    not what forms are for."""
+    """A form with a property for every question; None if one asks for a secret, which does not
+    belong in a form."""
     properties: dict[str, Any] = {}
     for question in asked.questions:
         if question.get("isSecret") is True:
@@ -43,7 +43,7 @@ def _property(question: Mapping[str, Any]) -> dict[str, Any]:
             for label, option in zip(labels, options, strict=True)
         ]
     else:
-        # Something else may be answered, too, so it is no choice.
+        # Other answers are possible too, so this is not an enum.
         found["description"] = f"{text} ({', '.join(labels)})" if labels else text
     return found
 
@@ -54,7 +54,7 @@ def _title(label: str, option: Mapping[str, Any]) -> str:
 
 
 def answers_of(reply: Reply) -> dict[str, Sequence[str]]:
-    """What was filled in, question by question; nothing unless it was accepted."""
+    """The answers by question; empty unless the form was accepted."""
     if reply.action != "accept":
         return {}
     found: dict[str, Sequence[str]] = {}
@@ -65,7 +65,7 @@ def answers_of(reply: Reply) -> dict[str, Sequence[str]]:
 
 
 def of_elicitation(wanted: shapes.ElicitationRequest) -> Inquiry | None:
-    """What an MCP server wants; None if it is neither a form nor a page."""
+    """The request of an MCP server; None if it is neither a form nor a URL."""
     if wanted.mode == "url" and wanted.url is not None:
         return Inquiry(
             wanted.thread_id,

@@ -1,7 +1,7 @@
 """The conversation API over a Codex app-server.
 
-Owns the connected server as a `Peer`: opening threads, reading back the settings that keep one
-safe, and the threads that the server remembers. A thread itself is in `thread`.
+The connected server as a `Peer`: opens threads, reads back the settings that keep a thread safe,
+and lists the threads that the server remembers. `thread` has the thread itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dragoman.transports.base import Stream
 log: Final = logging.getLogger("dragoman.client")
 
 LIST_TIMEOUT: Final = 5.0
-"""Seconds for the list of models, which the server has in its memory or on the disk."""
+"""Timeout in seconds for the list of models, which the server has in memory or on disk."""
 
 _METHODS: Final = {
     "new": "thread/start",
@@ -48,9 +48,9 @@ _METHODS: Final = {
 
 
 def configured(servers: Sequence[Any]) -> dict[str, dict[str, Any]]:
-    """MCP servers of a session as the server's own configuration has them.
+    """The MCP servers of a session in the form of Codex's own configuration.
 
-    Raises `Unsupported` for one that Codex has no words for.
+    Raises `Unsupported` for one that Codex cannot express.
     """
     return {getattr(one, "name", ""): _configured(one) for one in servers}
 
@@ -64,9 +64,9 @@ def _configured(server: Any) -> dict[str, Any]:
             headers = {one.name: one.value for one in server.headers}
             return {"url": server.url, "http_headers": headers}
         case acp.McpServerSse():
-            raise Unsupported(f"Codex takes no MCP server over sse, as {server.name} is")
+            raise Unsupported(f"Codex does not support MCP servers over SSE: {server.name}")
         case _:
-            raise Unsupported(f"Codex does not know MCP servers like this one: {server!r}")
+            raise Unsupported(f"Codex does not support this MCP server: {server!r}")
 
 
 class CodexPeer(ClientPeer):
@@ -86,7 +86,7 @@ class CodexPeer(ClientPeer):
     async def connect(
         cls, stream: Stream, workspace: str | Path, options: CodexOptions | None = None
     ) -> Self:
-        """Shake hands with the server on a stream; the stream is closed if that fails."""
+        """Do the handshake with the server on a stream; the stream is closed if that fails."""
         client = await started(stream, lambda: CodexClient(stream, options))
         return cls(client, absolute(workspace))
 
@@ -97,9 +97,9 @@ class CodexPeer(ClientPeer):
 
     async def open(self, opening: Opening) -> CodexConversation:
         if opening.additional_directories:
-            raise Unsupported("Codex has no additional directories for a thread")
+            raise Unsupported("Codex does not support additional directories for a thread")
         if opening.metadata:
-            raise Unsupported("Codex has no metadata for a thread")
+            raise Unsupported("Codex does not support metadata for a thread")
         options = self.client.options
         settings = {
             "approvalPolicy": require_policy(options.approval_policy),
@@ -136,20 +136,20 @@ class CodexPeer(ClientPeer):
         return conversation
 
     async def _models(self) -> Sequence[shapes.Model]:
-        """The models to choose from, asked for once. A server that does not say has none to show;
-        that is no reason not to use it."""
+        """The available models, requested once. A server that does not list them is still
+        usable."""
         if self._listed is None:
             try:
                 self._listed = await self.client.models(timeout=LIST_TIMEOUT)
             except DragomanError as error:
-                log.debug("the models are not known: %s", error)
+                log.debug("could not list the models: %s", error)
                 return ()
         return self._listed
 
     async def _require(
         self, answer: shapes.ThreadResponse, opening: Opening, settings: dict[str, str]
     ) -> None:
-        """Read back what was asked for."""
+        """Check that the server uses what was requested."""
         require_safe(answer, settings["sandbox"], settings["approvalPolicy"])
         wanted = opening.model
         if wanted is None:
@@ -198,7 +198,7 @@ class CodexPeer(ClientPeer):
         await self.client.ask("thread/name/set", {"threadId": session_id, "name": title}, dict)
 
     async def archive_session(self, session_id: str) -> None:
-        """Take a thread out of the list; it is kept."""
+        """Archive a thread: it leaves the list but is kept."""
         await self.client.ask("thread/archive", {"threadId": session_id}, dict)
 
     async def unarchive_session(self, session_id: str) -> None:

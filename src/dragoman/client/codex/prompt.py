@@ -1,6 +1,6 @@
-"""What a prompt looks like on the wire.
+"""Convert a prompt's blocks to the input of a Codex turn.
 
-Owns the way from blocks to the input of a turn. It does not send anything; `turn` does.
+`turn` sends it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dragoman.events.parts import Audio, Block, Image, Link, OtherBlock, Resourc
 
 
 def input_of(blocks: Sequence[Block]) -> list[dict[str, Any]]:
-    """The blocks of a prompt as the server takes them. Raises `Unsupported` for what it cannot."""
+    """The blocks of a prompt in the server's format. Raises `Unsupported` for other content."""
     return [_input(block) for block in blocks]
 
 
@@ -32,9 +32,9 @@ def _input(block: Block) -> dict[str, Any]:
             return {"type": "text", "text": f"[{name}]({uri})"}
         case Resource(uri=uri, text=text):
             if text is None:
-                raise Unsupported("Codex takes no embedded bytes besides images and sound")
+                raise Unsupported("Codex accepts no embedded bytes except images and audio")
             return {"type": "text", "text": f"<context uri={uri!r}>\n{text}\n</context>"}
         case OtherBlock(value=value) if isinstance(value, dict):
             return value
         case _:
-            raise Unsupported(f"Codex cannot take this in a prompt: {type(block).__name__}")
+            raise Unsupported(f"Codex does not accept this in a prompt: {type(block).__name__}")

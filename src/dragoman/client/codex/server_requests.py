@@ -42,18 +42,18 @@ class ServerRequests:
         self._named: Counter[str] = Counter()
 
     def name_of(self, id: str) -> str:
-        """The name that events have for the newest request with this id."""
+        """The id that events use for the newest request with this wire id."""
         times = self._named[id]
         return id if times < 2 else f"{id}#{times}"
 
     def _name(self, request: Request) -> str:
-        """A name for a new request: an id may come again once it is answered."""
+        """A unique id for a new request: a wire id may be reused once it is answered."""
         id = str(request.id)
         self._named[id] += 1
         return self.name_of(id)
 
     def ask(self, request: Request) -> Any:
-        """Answer a request. Also those that we know nothing of, or the turn waits for ever."""
+        """Answer a request. Unknown ones too, or the turn waits forever."""
         try:
             approval = approvals.APPROVALS.get(request.method)
             if approval is not None:
@@ -76,7 +76,7 @@ class ServerRequests:
     async def _ask(
         self, thread_id: str, work: Coroutine[Any, Any, T], name: str, otherwise: T
     ) -> T:
-        """Wait for an answer. Nobody answers for a thread that is not ours."""
+        """Wait for an answer. A request for a thread that is not ours gets `otherwise`."""
         conversation = self._client.conversations.get(thread_id)
         if conversation is None:
             work.close()
@@ -94,7 +94,7 @@ class ServerRequests:
             approval = approval.about(conversation.changes_of(approval.item_id))
         question = approval.question(self._name(request), title)
         place = client.place(approval.thread_id, approval.turn_id)
-        # Now and not in the coroutine, which begins behind everything that arrived together.
+        # Not in the coroutine: it would start after everything that arrived in the same read.
         client.deliver(
             model.PermissionAsked(
                 *place.base(request.method, request.line),

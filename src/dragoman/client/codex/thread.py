@@ -1,7 +1,7 @@
 """A thread as a conversation.
 
-Owns what is known of one thread: its settings, its history, the questions that are open, and which
-turn is running. How a turn runs is in `turn`; how a thread is opened is in `peer`.
+Keeps the state of one thread: its settings, its history, the open questions, and the running turn.
+`turn` runs a turn; `peer` opens a thread.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from dragoman.events.words import ChangeStage
 log: Final = logging.getLogger("dragoman.client")
 
 CLOSE_TIMEOUT: Final = 5.0
-"""Leaving a thread is a courtesy: a server that does not answer is not waited for."""
+"""Timeout for leaving a thread, which is only a courtesy to the server."""
 
 MODEL_OPTION: Final = "model"
 """The id of the option that chooses the model."""
 
 OPENAI: Final = "openai"
-"""The provider whose models the server lists. Those of another one are that one's business."""
+"""The provider whose models the server lists. It knows nothing of other providers' models."""
 
 
 class CodexConversation(EventConversation):
@@ -62,7 +62,7 @@ class CodexConversation(EventConversation):
         self.mode = settings["sandbox"]
         self.policy = settings["approvalPolicy"]
         self.used: Usage | None = None
-        """What the thread has used so far, all turns together."""
+        """Total usage of the thread so far, over all turns."""
         self._wanted: dict[str, Any] = {}
         self._in_force = (self.mode, self.policy)
         self._unproved = False
@@ -72,7 +72,7 @@ class CodexConversation(EventConversation):
     # -- opening
 
     def announce(self, how: str, answer: shapes.ThreadResponse) -> None:
-        """Say that the thread is there, its settings, and its history as a replay."""
+        """Report that the thread is open, its settings, and its history as a replay."""
         place = self.client.place(self.id)
         thread = answer.thread
         native = f"thread/{how}"
@@ -95,8 +95,8 @@ class CodexConversation(EventConversation):
                 self.client.emit(event)
 
     def _model_option(self) -> SessionOption:
-        """The models to choose from. Another provider than OpenAI has others than those that the
-        server lists, so that any name can be asked for there."""
+        """The available models. A provider other than OpenAI has models that the server does
+        not list, so any name is accepted there."""
         known = [Choice(each.model, each.display_name) for each in self._listed]
         if all(choice.value != self.model for choice in known):
             known.insert(0, Choice(self.model, self.model))
@@ -126,7 +126,7 @@ class CodexConversation(EventConversation):
         return CodexTurn(self, blocks, input_of(blocks))
 
     async def steer(self, prompt: str | Block | Sequence[Block]) -> None:
-        """Add to the turn that is running."""
+        """Add input to the running turn."""
         wire = input_of(blocks_of(prompt))
         turn = self.turn
         if turn is not None:
@@ -143,14 +143,14 @@ class CodexConversation(EventConversation):
     # -- settings
 
     async def set_mode(self, mode_id: str) -> None:
-        """Choose the sandbox for the turns to come."""
+        """Set the sandbox for later turns."""
         require_mode(mode_id)
         self._wanted["sandboxPolicy"] = {"type": translate.MODES[mode_id]}
         self.mode = mode_id
         self._tell_settings("turn/start")
 
     async def set_model(self, model_id: str) -> None:
-        """Choose the model for the turns to come."""
+        """Set the model for later turns."""
         if self.provider == OPENAI:
             await require_model(self.client, model_id)
         self._wanted["model"] = model_id
@@ -158,7 +158,7 @@ class CodexConversation(EventConversation):
         self._tell_settings("turn/start")
 
     async def set_option(self, option_id: str, value: str | bool) -> None:
-        """Choose the approval policy or the model for the turns to come."""
+        """Set the approval policy or the model for later turns."""
         if option_id == MODEL_OPTION and isinstance(value, str):
             await self.set_model(value)
             return
@@ -169,15 +169,15 @@ class CodexConversation(EventConversation):
         self._tell_settings("turn/start")
 
     async def rename(self, title: str) -> None:
-        """Give the thread a name."""
+        """Rename the thread."""
         await self.client.ask("thread/name/set", {"threadId": self.id, "name": title}, dict)
 
     def overrides(self) -> dict[str, Any]:
-        """What the next turn is to change; the server keeps it for the turns after."""
+        """What the next turn changes; the server keeps it for later turns."""
         return dict(self._wanted)
 
     def took(self, sent: dict[str, Any]) -> None:
-        """A turn has begun with these changes."""
+        """A turn has started with these changes."""
         words = {word: mode for mode, word in translate.MODES.items()}
         mode, policy = self._in_force
         if "sandboxPolicy" in sent:
@@ -190,10 +190,10 @@ class CodexConversation(EventConversation):
             self._unproved = True
 
     async def wait_replayed(self) -> None:
-        """Before a turn, read back what keeps it safe if the turn before it changed that.
+        """Before a turn, read back the safety settings if the previous turn changed them.
 
-        Resuming a thread that is open changes nothing and tells its settings, but only while no
-        turn runs. History is in the answer that opens a thread, so it is not waited for.
+        Resuming an open thread changes nothing and returns its settings, but only while no turn
+        runs. The response that opens a thread contains its history, so nothing waits for that.
         """
         if not self._unproved or self.turn is not None or self.unusable:
             return
@@ -207,7 +207,7 @@ class CodexConversation(EventConversation):
         self._unproved = False
 
     def _check(self, told: model.SettingsChanged) -> None:
-        """The server tells settings unasked, if experimental parts are used; fail closed."""
+        """The server reports changed settings, if experimental features are on; fail closed."""
         options = told.options if isinstance(told.options, tuple) else ()
         policy = next((option.value for option in options), None)
         if (told.mode, policy) in (self._in_force, (self.mode, self.policy)):
@@ -215,7 +215,7 @@ class CodexConversation(EventConversation):
         self.unusable = True
         if self.turn is not None:
             what = f"the sandbox {told.mode!r} and the approval policy {policy!r}"
-            self.turn.give_up(ProtocolMismatch(f"Codex has {what}, which nobody asked for"))
+            self.turn.give_up(ProtocolMismatch(f"Codex has {what}, which was not requested"))
 
     # -- the end
 
@@ -237,7 +237,7 @@ class CodexConversation(EventConversation):
     # -- for the client
 
     def seen(self, event: model.Event) -> model.Event:
-        """Take note of an event and complete it."""
+        """Record an event and complete it."""
         match event:
             case model.SettingsChanged(native="thread/settings/updated"):
                 self._check(event)
@@ -246,7 +246,7 @@ class CodexConversation(EventConversation):
             case model.ToolChanged(tool_id=tool_id, title=str(title)):
                 self._titles[tool_id] = title
             case model.FilesChanged(tool_id=str(tool_id), changes=changes, stage=stage):
-                # What is over is not asked about, and may be large.
+                # A finished call gets no more questions, and may be large.
                 self._changes.pop(tool_id, None)
                 if stage is ChangeStage.PROPOSED:
                     self._changes[tool_id] = changes
@@ -266,11 +266,12 @@ class CodexConversation(EventConversation):
             self.turn.happened(event, size)
 
     def title_of(self, item_id: str) -> str | None:
-        """What a running tool call was announced as; approvals of files do not say which."""
+        """How a running tool call was announced; file approvals do not say which call they are
+        about."""
         return self._titles.get(item_id)
 
     def changes_of(self, item_id: str) -> tuple[FileChange, ...]:
-        """The changes of files that a running tool call was announced with."""
+        """The file changes announced by a running tool call."""
         return self._changes.get(item_id, ())
 
 
@@ -294,7 +295,7 @@ async def require_model(client: CodexClient, wanted: str) -> None:
 
 
 def require_safe(answer: shapes.ThreadResponse, mode: str, policy: str) -> None:
-    """Fail closed if the server did not take a setting that keeps a thread safe."""
+    """Fail closed if the server did not apply a setting that keeps a thread safe."""
     found = translate.mode_of(answer.sandbox)
     if found != mode or answer.approval_policy != policy:
         raise ProtocolMismatch(

@@ -1,7 +1,7 @@
 """One turn of a thread.
 
-Owns starting, interrupting and the end of it: a prompt's answer only says that the turn has begun,
-and `turn/completed` ends it. What an event means for the thread is in `thread`.
+Starts, interrupts and ends it: the response to a prompt only confirms that the turn has begun, and
+`turn/completed` ends it. `thread` applies events to the thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dragoman.client.codex.thread import CodexConversation
 
 INTERRUPT_TIMEOUT: Final = 10.0
-"""A turn that has just ended never answers an interrupt, so nobody waits for one without end."""
+"""Timeout for an interrupt: a turn that has just ended never answers one."""
 
 LOGIN_HINT: Final = "log in with `codex login`"
 
@@ -78,7 +78,7 @@ class CodexTurn(ConversationTurn):
         return self._client.connection.begin("turn/start", params, settle=self._begun)
 
     def _begun(self, raw: Raw | None, error: DragomanError | None) -> None:
-        """The server took the prompt, or refused it."""
+        """The server accepted the prompt, or refused it."""
         if raw is not None:
             try:
                 turn = self._client.decode("turn/start", raw, shapes.TurnStartResponse).turn
@@ -102,12 +102,12 @@ class CodexTurn(ConversationTurn):
         except DragomanError as error:
             self.failed(error)
 
-    # -- what happens
+    # -- events
 
     def seen(self, event: model.Event) -> model.Event:
-        """An event of the thread with what only this turn knows of it."""
+        """Complete an event of the thread with what only this turn knows."""
         if isinstance(event, model.TurnStarted) and self.id in (None, event.turn):
-            # The answer to `turn/start` may be late.
+            # The response to `turn/start` may be late.
             self.id = event.turn
             self._active.set()
             self._before = self._thread.used
@@ -121,7 +121,7 @@ class CodexTurn(ConversationTurn):
         return event
 
     def happened(self, event: model.Event, size: int) -> None:
-        """An event of the thread; the end of this turn ends it."""
+        """Deliver an event of the thread; the end of this turn ends it."""
         if isinstance(event, model.TurnEnded):
             if self._is_mine(event):
                 self.conclude(event)
@@ -131,18 +131,18 @@ class CodexTurn(ConversationTurn):
             self._interrupt = False
             self._send_interrupt()
         if isinstance(event, model.Noticed) and event.retrying and self._client.needs_login:
-            # Without a login the model is asked in vain, however often.
+            # Without a login every retry fails.
             self.give_up(AuthRequired(event.detail or event.title, hint=LOGIN_HINT))
 
     def will_tell(self, event: model.Event) -> bool:
-        """Whether this turn tells of an event itself: of an end for a reason of our own."""
+        """Whether this turn emits the event itself: its end, if dragoman caused it."""
         return self._why is not None and isinstance(event, model.TurnEnded) and self._is_mine(event)
 
     def _is_mine(self, event: model.TurnEnded) -> bool:
         return self.id is None or event.turn == self.id
 
     def give_up(self, why: DragomanError) -> None:
-        """Interrupt the turn; `why` is how it ended, whatever the server makes of that."""
+        """Interrupt the turn; it ends with `why`, whatever the server reports."""
         if self.state is TurnStage.RUNNING:
             self._why = why
             self.cancel()
@@ -151,16 +151,17 @@ class CodexTurn(ConversationTurn):
         self._client.emit(event)
 
     def lost(self, failure: ConnectionLost) -> None:
-        """The connection is over, and the turn with it."""
+        """The connection ended, and the turn with it."""
         failure.may_have_run = True
         self.failed(failure)
 
     async def wait_active(self) -> None:
-        """Wait until the server says that the turn has started; before, it knows of none."""
+        """Wait until the server reports that the turn has started; until then it does not know
+        the turn."""
         await self._active.wait()
 
     def _finish(self, end: TurnEndMark[Result]) -> None:
-        # Whoever waits for the start need not wait any longer.
+        # Release those who wait for the start.
         self._active.set()
         if self._retry is not None:
             self._retry.cancel()
@@ -176,11 +177,11 @@ class CodexTurn(ConversationTurn):
         if self._active.is_set():
             self._send_interrupt()
         elif self._retry is not None:
-            # Nothing was taken up, so there is nothing to interrupt.
+            # The prompt was not accepted, so there is nothing to interrupt.
             self._retry.cancel()
             asyncio.get_running_loop().call_soon(self._cancelled_before_it_began)
         else:
-            # The server refuses to interrupt a turn that it has taken but not started.
+            # The server refuses to interrupt a turn that it has accepted but not started.
             self._interrupt = True
 
     def _cancelled_before_it_began(self) -> None:
@@ -194,7 +195,7 @@ class CodexTurn(ConversationTurn):
     def _send_interrupt(self, attempt: int = 1) -> None:
         def settle(result: Raw | None, error: DragomanError | None) -> None:
             if may_retry(error, attempt) and self.state is not TurnStage.ENDED:
-                # The end of the connection is the end of the turn, which stops this timer.
+                # The end of the connection ends the turn, which stops this timer.
                 self._retry = asyncio.get_running_loop().call_later(
                     retry_delay(attempt), self._send_interrupt, attempt + 1
                 )
@@ -212,9 +213,9 @@ class CodexTurn(ConversationTurn):
 
 
 def _difference(before: Usage | None, after: Usage | None) -> Usage | None:
-    """What a turn used: a thread's total after it less that before it.
+    """A turn's usage: the thread's total after it minus the total before it.
 
-    The last report alone would be that of the last call of the model only.
+    The last report alone covers only the last model call.
     """
     if after is None or after is before:
         return None

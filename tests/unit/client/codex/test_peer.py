@@ -102,7 +102,7 @@ async def test_another_sandbox_is_asked_for_as_a_mode() -> None:
     [
         ({"mode": "yolo"}, "no mode 'yolo'"),
         ({"mcp_servers": [1]}, "MCP"),
-        ({"mcp_servers": [acp.McpServerSse(name="x", url="u", headers=[])]}, "over sse"),
+        ({"mcp_servers": [acp.McpServerSse(name="x", url="u", headers=[])]}, "over SSE"),
         ({"additional_directories": ["/x"]}, "director"),
     ],
 )
