@@ -130,7 +130,7 @@ def test_a_descriptor_can_name_an_installed_dialect(cli: Cli, python: Path, how:
     ("name", "said"),
     [
         ("broken", "the dialect 'broken' of the package words-dialect does not load"),
-        ("number", "is not a class of a client's end"),
+        ("number", "is neither a client end class"),
         ("none", "there is no dialect 'none'"),
     ],
 )

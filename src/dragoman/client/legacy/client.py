@@ -41,23 +41,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MASK: Final = b"***"
-"""Stands for a secret in the raw message of an event."""
+"""Replaces a secret in the raw message of an event."""
 
 
 class DocumentOptions(DialectOptions, frozen=True, kw_only=True):
-    """What the client offers, as far as the dialect has a way to offer it, and how it behaves."""
+    """What the client offers, if the dialect has a way to offer it, and how it behaves."""
 
     service_name: str = ""
-    """The name of the service in the dialect of threads; empty is the document's."""
+    """The service name in the threads dialect; if empty, the one in its document."""
     handshake: bool = False
-    """Whether the dialect of threads begins with a handshake."""
+    """Whether the threads dialect begins with a handshake."""
     protocol_version: str = ""
-    """The version that the handshake of the dialects oneshot and tagged asks for; empty is the
+    """The version requested in the handshake of the oneshot and tagged dialects; if empty, the
     dialect's own."""
 
 
 class DocumentClient(EventClient["DocumentConversation"]):
-    """One connection. `start` it before use, `aclose` it after."""
+    """One connection. Call `start` before use and `aclose` afterwards."""
 
     def __init__(
         self,
@@ -71,15 +71,15 @@ class DocumentClient(EventClient["DocumentConversation"]):
         self.options = options or DocumentOptions()
         self.chains = chains or MethodNames(end.name)
         self.active: DocumentConversation | None = None
-        """The conversation whose turn runs, for dialects whose messages do not name one."""
+        """The conversation of the running turn, for dialects whose messages do not name one."""
         self.secrets: list[bytes] = []
-        """What was sent to log in, as it stands on the wire: the answer may repeat it."""
+        """Secrets sent to log in, as encoded on the wire: the response may repeat them."""
         self.permissions: Counter[str] = Counter()
-        """How often a permission was asked for, by the agent's id for it."""
+        """Number of permission requests per id of the agent."""
         self.hello: Raw | None = None
-        """What the handshake was answered with."""
+        """The response to the handshake."""
         self.answer: bytes | None = None
-        """The line of the answer that is being read."""
+        """The line of the response that is being read."""
         self._told: bytes | None = None
         self._stream = stream
         limit = self.options.max_line_size
@@ -90,10 +90,10 @@ class DocumentClient(EventClient["DocumentConversation"]):
         connection = Connection(stream, End.CLIENT, self, settings=settings)
         super().__init__(self.options, end.name, connection)
 
-    # -- life
+    # -- start and end
 
     async def start(self) -> None:
-        """Begin to read, and shake hands where the dialect does."""
+        """Start reading, and do the handshake if the dialect has one."""
         self.connection.start()
         refusal: RemoteError | None = None
         for hello in self.end.hellos():
@@ -107,13 +107,13 @@ class DocumentClient(EventClient["DocumentConversation"]):
             raise refusal
 
     def end_soon(self) -> None:
-        """End the connection, and the process behind it, without waiting for it here."""
+        """End the connection and the process behind it, in the background."""
         self.connection.tasks.start(self._stream.aclose(), "end the connection")
 
     # -- calls
 
     async def ask(self, message: Message, read: Callable[[Raw], T], *, timeout: float) -> T:
-        """Call a method. `read` makes something of the answer, in the order of the wire."""
+        """Call a method. `read` decodes the response, in wire order."""
         method, params = message
 
         def then(call: Call, raw: Raw) -> T:
@@ -126,7 +126,7 @@ class DocumentClient(EventClient["DocumentConversation"]):
         return await call_in_order(self.connection, method, params, then, timeout=timeout)
 
     def reading(self, method: str, read: Callable[[Raw], T], raw: Raw) -> T:
-        """Read an answer; a malformed one is the other side's fault and has a name."""
+        """Decode a response; a malformed one raises an error that blames the agent."""
         try:
             return read(raw)
         except UNDECODABLE as error:
@@ -140,8 +140,8 @@ class DocumentClient(EventClient["DocumentConversation"]):
         *,
         timeout: float,
     ) -> T:
-        """Call a method that may have several names: the next only if nothing ran, or nothing
-        could."""
+        """Call a method that may have several names: the next is tried only if nothing ran, or
+        if the call is harmless."""
         unknown: RemoteError | None = None
         refused: list[tuple[str, RemoteError]] = []
         for message in self.chains.order(concept, messages):
@@ -158,7 +158,7 @@ class DocumentClient(EventClient["DocumentConversation"]):
                 self.worked(concept, message[0])
                 return result
         if refused:
-            # It knows the method and refused: that is an answer, and not a missing name.
+            # The agent knows the method and refused it: a response, not a missing name.
             method, refusal = refused[0]
             if len(refused) == 1:
                 self.worked(concept, method)
@@ -182,8 +182,8 @@ class DocumentClient(EventClient["DocumentConversation"]):
         return self.place(session_id)
 
     def of_answer(self, event: model.Event) -> model.Event:
-        """An event that the answer made which is being read. A dialect sees the result in it; the
-        event keeps the whole line, which then is not told once more."""
+        """An event made from the response that is being read. The dialect sees only the result;
+        the event gets the whole line, which is then not emitted again."""
         if event.raw is None:
             return event
         self._told = self.answer
@@ -196,14 +196,15 @@ class DocumentClient(EventClient["DocumentConversation"]):
         if call.line is not None and call.line is told:
             return
         if call.method == AUTHENTICATE:
-            # Why a login failed may repeat its secret, and stands in the masked line, too.
+            # The error of a failed login may repeat its secret; the masked line has the error as
+            # well.
             base = self.no_session.base(call.method, self._shown(call.line))
             self.emit(model.Answered(*base, None))
         else:
             super()._answered(call, error)
 
     def _greeted(self, result: Raw) -> None:
-        """The handshake was answered: tell of it, or of why there can be none."""
+        """Handle the handshake response: emit that the connection is ready, or why it is not."""
         self.hello = result
         base = self.no_session.base("initialize", self.answer)
         self._told = self.answer
@@ -213,7 +214,7 @@ class DocumentClient(EventClient["DocumentConversation"]):
         except ProtocolMismatch as mismatch:
             found = discovery.of_text(result)
             if found is not None and found != end.name:
-                # Not another version of this dialect.
+                # The agent speaks another dialect, not another version of this one.
                 mismatch.dialect, mismatch.version, mismatch.remedy = found, None, ""
             failure = explain(mismatch)[1]
             self.emit(model.ErrorReported(*base, "connection", failure))
@@ -226,7 +227,7 @@ class DocumentClient(EventClient["DocumentConversation"]):
         )
 
     def _shown(self, line: bytes | None) -> bytes | None:
-        # A late answer to a login is noise, and holds its secret.
+        # A late response to a login is noise that contains its secret.
         for secret in self.secrets:
             line = None if line is None else line.replace(secret, MASK)
         return line

@@ -27,7 +27,7 @@ from dragoman.events.parts import (
 def prompt_blocks(
     blocks: Sequence[Block], end: ClientEnd, capabilities: Capabilities
 ) -> list[Block]:
-    """The blocks of a prompt as the dialect takes them. Raises `Unsupported`."""
+    """The blocks of a prompt in the form the dialect accepts. Raises `Unsupported`."""
     return [_fitting(block, end, capabilities) for block in blocks]
 
 
@@ -41,7 +41,7 @@ def _fitting(block: Block, end: ClientEnd, can: Capabilities) -> Block:
         case Resource():
             able, what = can.embedded, "embedded bytes"
         case OtherBlock(kind=kind):
-            what = f"blocks of the kind {kind!r}"
+            what = f"{kind!r} blocks"
         case _:
             what = "this"
     if isinstance(block, end.blocks) and able is not False:
@@ -50,7 +50,7 @@ def _fitting(block: Block, end: ClientEnd, can: Capabilities) -> Block:
         return Text(f"[{block.name}]({block.uri})")
     if isinstance(block, Resource) and block.text is not None:
         return Text(f"<context uri={block.uri!r}>\n{block.text}\n</context>")
-    raise Unsupported(f"an agent of the dialect {end.name} takes no {what} in a prompt")
+    raise Unsupported(f"an agent of the {end.name} dialect accepts no {what} in a prompt")
 
 
 def servers(wanted: Sequence[Any]) -> list[Mapping[str, Any]]:
@@ -74,4 +74,4 @@ def _server(server: Any) -> Mapping[str, Any]:
             assert isinstance(server, Mapping)
             return server
         case _:
-            raise Unsupported(f"this is no MCP server that the dialect knows: {server!r}")
+            raise Unsupported(f"the dialect does not support this MCP server: {server!r}")

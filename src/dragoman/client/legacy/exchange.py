@@ -29,14 +29,14 @@ T = TypeVar("T")
 log: Final = logging.getLogger("dragoman.client")
 
 MAX_LINE_SIZE: Final = 16 * 1024 * 1024
-"""What both documents allow; a longer line ends the connection."""
+"""The maximum line size in both documents; a longer line ends the connection."""
 
 OnNotification: TypeAlias = Callable[[str, Any], None]
-"""Told the method and the params of every notification while a call is under way."""
+"""Called with the method and params of every notification during a call."""
 
 
 class Exchange:
-    """A connection with one request at a time. It starts with its first call."""
+    """A connection with one request at a time. It starts with the first call."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Exchange:
             else:
                 future.set_result(raw)
 
-        # Refuses a second request before anything else happens.
+        # Refuse a second request before anything else happens.
         call = self._connection.begin(method, params, settle=settle, timeout=timeout)
         self._listener = on_notification
         try:

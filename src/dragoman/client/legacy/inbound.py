@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def answer(client: DocumentClient, request: Request) -> Any:
-    """Answer a request. One that is refused here, with `RemoteError`, was told to nobody."""
+    """Answer a request. One refused here with `RemoteError` was not passed to any callback."""
     known = _REQUESTS.get(request.method)
     if known is None or client.end.name != translate.DIALECT or not known[2](client):
         raise boundary.method_not_found(request.method)
@@ -39,9 +39,7 @@ def answer(client: DocumentClient, request: Request) -> Any:
         raise boundary.invalid_params(error) from error
     conversation = client.conversations.get(params.session_id)
     if conversation is None:
-        raise RemoteError(
-            codes.NOT_FOUND, "there is no such session", {"sessionId": params.session_id}
-        )
+        raise RemoteError(codes.NOT_FOUND, "no such session", {"sessionId": params.session_id})
     return serve(client, conversation, params, request)
 
 
@@ -54,12 +52,12 @@ def _permission(
     params: shapes.AskPermission,
     request: Request,
 ) -> Coroutine[Any, Any, shapes.Decision]:
-    # An agent may ask with the same id again; events name every request differently.
+    # An agent may reuse an id; events give every request its own.
     client.permissions[params.permission_id] += 1
     times = client.permissions[params.permission_id]
     if times > 1:
         params = msgspec.structs.replace(params, permission_id=f"{params.permission_id}#{times}")
-    # Now and not in the coroutine, which begins behind everything that arrived together.
+    # Not in the coroutine: it would start after everything that arrived in the same read.
     for event in translate.of_permission(params, conversation.place, request.line):
         client.deliver(event, len(request.line))
     return _decided(client, conversation, params)
@@ -142,7 +140,7 @@ async def _release(conversation: DocumentConversation, params: shapes.TerminalNa
 
 
 async def _guarded(guard: Permit, conversation: DocumentConversation, params: Any) -> None:
-    """Have somebody decide about what the agent wants us to do, and refuse it if so."""
+    """Ask the guard about an act that dragoman does for the agent; raise if it refuses."""
     match params:
         case shapes.ReadFile():
             question = file_guard.reading(params.session_id, params.path)
@@ -161,7 +159,7 @@ async def _guarded(guard: Permit, conversation: DocumentConversation, params: An
     deciding = file_guard.decided(guard, question, functools.partial(fail_turn, conversation))
     answer = await conversation.questions.ask(conversation.turn, deciding, Answer.CANCEL)
     if question.kind != "read" or not answer.allows:
-        # Reading a file is not a permission that an agent would ask for.
+        # An agent would not ask for permission to read a file.
         conversation.answered(question, answer)
     file_guard.require(question, answer)
 
@@ -169,9 +167,9 @@ async def _guarded(guard: Permit, conversation: DocumentConversation, params: An
 def _service(
     work: Callable[[DocumentConversation, Any], Coroutine[Any, Any, Any]],
 ) -> Callable[[DocumentClient, DocumentConversation, Any, Request], Coroutine[Any, Any, Any]]:
-    """A service, with its use told as an event and its refusals as the protocol's errors.
+    """A service that emits an event for its use and maps its errors to those of the protocol.
 
-    A refusal is told by a second event: what was asked is told when it comes.
+    A refusal is a second event: the request is emitted on arrival.
     """
 
     def serve(
@@ -182,7 +180,7 @@ def _service(
             service=request.method.partition("/")[0],
             operation=request.method,
         )
-        # Now and not in the coroutine, which begins behind everything that arrived together.
+        # Not in the coroutine: it would start after everything that arrived in the same read.
         base = conversation.place.base(request.method, request.line)
         client.deliver(called(*base), len(request.line))
 

@@ -19,14 +19,15 @@ from dragoman.dialects.legacy.base import Message
 from dragoman.errors import DragomanError, RemoteError, Unsupported
 
 NOBODY = Program("", 0, 0)
-"""Stands for a program that is not known, in a cache that lives no longer than its connection."""
+"""Stands for an unknown program, in a cache that lasts no longer than its connection."""
 
 NONE = ""
-"""What the cache holds for a concept that has no name which works."""
+"""Cache value of a concept for which no name works."""
 
 
 class MethodNames:
-    """The names that work on one connection; with a cache and a program, on the next ones too."""
+    """The method names that work on one connection; with a cache and a program, on later ones
+    too."""
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class MethodNames:
     ) -> None:
         self._dialect = dialect
         self._launch = launch
-        # Without a program there is nothing that a lasting cache could be right about.
+        # A lasting cache is only valid for a known program.
         known = cache is not None and program is not None
         self._cache: Cache = cache if known and cache is not None else MemoryCache()
         self._program = program if known and program is not None else NOBODY
@@ -46,11 +47,11 @@ class MethodNames:
         return f"{self._dialect}.{concept} {self._launch}".rstrip()
 
     def known(self, concept: str) -> str | None:
-        """The name that worked; "" if none does; None if nobody tried."""
+        """The name that worked; "" if none does; None if not tried yet."""
         return self._cache.get(self._program, self._key(concept))
 
     def order(self, concept: str, messages: Sequence[Message]) -> list[Message]:
-        """What to try, best first. Raises `Unsupported` where nothing is known to work."""
+        """The messages to try, best first. Raises `Unsupported` if none is known to work."""
         known = self.known(concept)
         if known == NONE:
             raise Unsupported(_none_of(messages))
@@ -60,20 +61,20 @@ class MethodNames:
         self._cache.put(self._program, self._key(concept), method)
 
     def failed(self, concept: str) -> None:
-        """No name is known at the other side."""
+        """Record that the agent knows none of the names."""
         self._cache.put(self._program, self._key(concept), NONE)
         if concept == "create":
-            # It cannot be used in this dialect, so that it has to be found out again.
+            # The agent cannot be used in this dialect, so its dialect must be detected again.
             self._cache.put(self._program, dialect_concept(self._launch), NONE)
 
 
 def proves_nothing_ran(error: DragomanError | None, method: str) -> bool:
-    """Whether the same thing may be sent under another name."""
+    """Whether the message may be sent again under another name."""
     return isinstance(error, RemoteError) and not_executed(error.code, error.message, method)
 
 
 def none_known(messages: Sequence[Message], refusal: RemoteError) -> RemoteError:
-    """The error for an agent that refused a request under the last of its names as unknown."""
+    """The error for an agent that refused the last name of a request as unknown."""
     if len(messages) == 1:
         return refusal
     return RemoteError(refusal.code, _none_of(messages), refusal.data)

@@ -27,8 +27,8 @@ class OneshotClient(Exchange):
         client_capabilities: dict[str, Any] | None = None,
         on_notification: OnNotification | None = None,
     ) -> oneshot.Initialized:
-        """Shake hands. Raises `ProtocolMismatch`, and ends the connection, if versions differ,
-        unless `any_version` is set."""
+        """Do the handshake. Raises `ProtocolMismatch` and ends the connection if the versions
+        differ, unless `any_version` is set."""
         params = oneshot.Initialize(protocol_version, client_capabilities or {})
         answer = await self._call(
             oneshot.INITIALIZE,
@@ -54,7 +54,7 @@ class OneshotClient(Exchange):
         on_notification: OnNotification | None = None,
         timeout: float | None = None,
     ) -> oneshot.Answer:
-        """Send a prompt and wait for its result. It is never sent a second time."""
+        """Send a prompt and wait for its result. It is never sent twice."""
         return await self._call(
             oneshot.PROMPT, oneshot.Prompt(text), oneshot.Answer, on_notification, timeout
         )

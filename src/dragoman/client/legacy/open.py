@@ -68,7 +68,7 @@ DIALECTS: Final[dict[str, Callable[[DocumentOptions], ClientEnd]]] = {
     keyed.DIALECT: _keyed,
     chained.DIALECT: _chained,
 }
-"""How the client's end of each dialect is made; `registry` adds to it."""
+"""Creates the client end of each dialect; `registry` adds to it."""
 
 
 async def use_peer(
@@ -82,11 +82,11 @@ async def use_peer(
     launch: str = "",
     prove: bool = False,
 ) -> DocumentPeer:
-    """A peer on a stream that is open, after the handshake; the stream is closed if it fails.
+    """Open a peer on an open stream and do the handshake; the stream is closed if that fails.
 
-    `cache` and `program` let what was found out about a program outlive the connection; `launch`
-    tells several launches of one program apart. With `prove`, a dialect without a handshake sends a
-    request that only an agent of this dialect answers.
+    With `cache` and `program`, what was learned about a program outlives the connection; `launch`
+    distinguishes several launches of one program. With `prove`, a dialect without a handshake sends
+    a request that only an agent of this dialect answers.
     """
     chosen = options or DocumentOptions()
 

@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 
 NO_LOGIN: Final = "none"
-"""The word of the keyed dialect for an agent that wants no login."""
+"""The keyed dialect's value for an agent that needs no login."""
 
 
 class DocumentPeer(ClientPeer):
-    """An agent that speaks one of the documents' dialects. `start` it, or use `open`."""
+    """An agent that speaks one of the legacy dialects. Call `start`, or use `open`."""
 
     client: DocumentClient
 
@@ -68,15 +68,15 @@ class DocumentPeer(ClientPeer):
         self._take_over()
 
     async def prove(self) -> None:
-        """Raise unless the other side shows that it speaks this dialect, which may have no
+        """Raise unless the agent proves that it speaks this dialect, which may have no
         handshake."""
         client = self.client
         if client.hello is not None:
             found = discovery.of_text(client.hello)
             if found is None:
-                raise ProtocolMismatch("the handshake was answered with nothing that an agent says")
+                raise ProtocolMismatch("the handshake response is not one of an agent")
             if (client.end.name, found) == (discovery.ONESHOT, discovery.TAGGED):
-                # An agent of tagged may take any text for a version, also the date of oneshot.
+                # A tagged agent may accept any text as a version, even the date of oneshot.
                 raise ProtocolMismatch(f"the agent speaks {found}", dialect=found)
         await self._learn_names()
         proof = client.end.proof(str(self.workspace))
@@ -107,7 +107,7 @@ class DocumentPeer(ClientPeer):
             return opened(None)
         early: DocumentConversation | None = None
         if opening.session_id is not None:
-            # The history comes before the answer, so the conversation has to be there.
+            # The history comes before the response, so the conversation must already exist.
             early = DocumentConversation(self, opening.session_id, opening.cwd)
             early.place.replay = True
             self.client.adopt(early)
@@ -151,11 +151,11 @@ class DocumentPeer(ClientPeer):
             self.require(can.set_mode, "switch modes")
 
     def _opened(self, opening: Opening, raw: Raw | None) -> DocumentConversation:
-        """The answer is here: make the conversation at once, before what comes behind it."""
+        """The response arrived: create the conversation at once, before later messages are read."""
         client = self.client
         if opening.session_id in client.conversations:
             client.conversations[opening.session_id].place.replay = False
-        # Before the events that the answer makes: what is told first is numbered first.
+        # Before the events of the response: events are numbered in the order of emission.
         number = next(client.numbers)
         session_id, events = client.end.opened(
             raw, opening.session_id, opening.how, client.place_of
@@ -179,18 +179,18 @@ class DocumentPeer(ClientPeer):
         for event in (told, *events):
             client.deliver(client.of_answer(event), 0)
         if opening.model is not None:
-            # No dialect of the documents tells the model. One that opens a session with it has
-            # accepted it by its answer.
+            # No legacy dialect reports the model. One that opens a session with a model has
+            # accepted it by its response.
             base = conversation.place.base(opening.how, None)
             client.deliver(model.SettingsChanged(*base, model=opening.model), 0)
         return conversation
 
     async def _learn_names(self) -> None:
-        """Find out how the other side names its methods, by one that changes nothing."""
+        """Learn the agent's method names with a call that changes nothing."""
         client = self.client
         if client.end.capabilities.list is not None or client.chains.known("list") is not None:
             return
-        # A refusal of a method that it knows teaches as much as an answer.
+        # A refusal of a known method proves as much as a response.
         with contextlib.suppress(RemoteError):
             await self._page(None)
         known = client.chains.known("list")
@@ -207,17 +207,17 @@ class DocumentPeer(ClientPeer):
         client = self.client
         messages = client.end.listing(cursor)
         if not messages:
-            raise Unsupported(f"an agent of the dialect {self.dialect} cannot list its sessions")
+            raise Unsupported(f"an agent of the {self.dialect} dialect cannot list its sessions")
         return await client.ask_any(
             "list", messages, client.end.listed, timeout=client.budgets.request
         )
 
     async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[SessionSummary]:
-        # No dialect of the documents tells the folder of a session, so all of them are listed.
+        # No legacy dialect reports the directory of a session, so all are listed.
         self.require(self.capabilities.list, "list its sessions")
         cursor: str | None = None
         seen: set[str | None] = set()
-        # A cursor that comes back would go round for ever.
+        # A repeated cursor would loop forever.
         while cursor not in seen:
             seen.add(cursor)
             page, cursor = await self._page(cursor)
@@ -235,12 +235,12 @@ class DocumentPeer(ClientPeer):
 
 
 class KeyedPeer(DocumentPeer):
-    """An agent of the keyed dialect, which knows passwords and tokens."""
+    """An agent of the keyed dialect, which has passwords and tokens."""
 
     async def authenticate(
         self, method_id: str, *, password: str | None = None, token: str | None = None
     ) -> None:
-        """Log in. A secret is only sent if it is given here: none is looked for anywhere."""
+        """Log in. A secret is only sent if it is passed here: none is looked up anywhere."""
         known = [each.id for each in self.auth_methods]
         if method_id not in known:
             raise UsageError(f"the agent has no login method {method_id!r}; it has {known}")
@@ -250,13 +250,13 @@ class KeyedPeer(DocumentPeer):
         await self.client.ask(
             (keyed.AUTHENTICATE, body), lambda raw: None, timeout=self.client.budgets.request
         )
-        # Without a raw message: the one that was sent holds the secret.
+        # Without a raw message: the sent message contains the secret.
         base = self.client.place_of(None).base(keyed.AUTHENTICATE, None)
         self.client.deliver(model.LoginChanged(*base, True), 0)
 
 
 class DocumentConversation(EventConversation, WorkspaceServices):
-    """One session, or the only one there is."""
+    """One session; in some dialects the only one."""
 
     client: DocumentClient
     turn: DocumentTurn | None
@@ -302,7 +302,7 @@ class DocumentConversation(EventConversation, WorkspaceServices):
     # -- the end
 
     async def close(self) -> None:
-        """Forget the session here; no dialect of the documents can end one at the other side."""
+        """Forget the session here; no legacy dialect can end one at the agent."""
         terminals = self.let_go()
         if terminals is not None:
             await terminals.aclose()
@@ -325,4 +325,4 @@ class DocumentConversation(EventConversation, WorkspaceServices):
             self.turn.happened(event, size)
 
     async def wait_replayed(self) -> None:
-        """History is over when the session is open, so there is nothing to wait for."""
+        """Return at once: the history is complete when the session is open."""

@@ -23,33 +23,34 @@ from dragoman.errors.usage import BROKEN_CODE
 GROUP: Final = "dragoman.dialects"
 
 INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
-"""Folders into which packages are installed, also where they lie inside of a project."""
+"""Names of directories into which packages are installed, even inside a project."""
 
 
 def register(name: str, make: Callable[[DocumentOptions], ClientEnd]) -> None:
-    """Let ``connect(..., dialect=name)`` speak a dialect. `make` is called for each connection."""
+    """Register a dialect for ``connect(..., dialect=name)``. `make` is called for each
+    connection."""
     if name == AUTO or name in OPENERS:
-        raise UsageError(f"there is a dialect {name!r} already")
+        raise UsageError(f"the dialect {name!r} already exists")
     DIALECTS[name] = make
-    # One opener serves every dialect that is described by a client's end.
+    # One opener serves every dialect that is described by its client end.
     OPENERS[name] = OPENERS[discovery.ONESHOT]
 
 
 def unregister(name: str) -> None:
-    """Forget a dialect that was registered."""
+    """Unregister a dialect."""
     if name not in OPENERS or name in discovery.DIALECTS:
         raise UsageError(f"the dialect {name!r} is not registered")
     del OPENERS[name], DIALECTS[name]
 
 
 def is_registered(name: str) -> bool:
-    """Whether a dialect is registered, here or by an installed package. Loads no code of it."""
+    """Whether a dialect is registered, here or by an installed package. Loads none of its code."""
     return name in OPENERS or _entry_of(name) is not None
 
 
 def load_registered(name: str) -> bool:
-    """Register the dialect of this name that an installed package brings. Returns whether there is
-    one. Raises `UsageError` if its package does not work."""
+    """Register the dialect of this name from an installed package. Returns whether there is
+    one. Raises `UsageError` if the package does not load."""
     entry = _entry_of(name)
     if entry is None:
         return False
@@ -66,15 +67,15 @@ def load_registered(name: str) -> bool:
         register(name, made)
     else:
         raise UsageError(
-            f"the dialect {name!r} of {_package(entry)} is not a class of a client's end, nor a "
+            f"the dialect {name!r} of {_package(entry)} is neither a client end class nor a "
             "function that returns one"
         )
     return True
 
 
 def _entry_of(name: object) -> Any:
-    """The entry point of a dialect. One in the working folder is left out unless it is installed
-    there: what lies in a project must not run because somebody works in it."""
+    """The entry point of a dialect. One in the working directory is ignored unless it is
+    installed there: code in a project must not run just because someone works in it."""
     from importlib.metadata import entry_points
 
     here = os.path.realpath(os.getcwd())

@@ -19,7 +19,7 @@ class ThreadsClient(Exchange):
         service_name: str = threads.SERVICE,
         on_notification: OnNotification | None = None,
     ) -> threads.Thread:
-        """The handshake, for agents that have one: it is answered with a first thread."""
+        """Do the handshake, for agents that have one: the response is a first thread."""
         return await self._call(
             threads.INITIALIZE,
             threads.Service(service_name),
@@ -34,7 +34,7 @@ class ThreadsClient(Exchange):
         service_name: str = threads.SERVICE,
         on_notification: OnNotification | None = None,
     ) -> threads.Thread:
-        """Begin a thread."""
+        """Start a thread."""
         return await self._call(
             threads.START,
             threads.Service(service_name),
@@ -46,7 +46,7 @@ class ThreadsClient(Exchange):
     async def thread_resume(
         self, thread_id: str, *, on_notification: OnNotification | None = None
     ) -> threads.State:
-        """Take up a thread: its history and its last known result."""
+        """Resume a thread: returns its history and its last known result."""
         return await self._call(
             threads.RESUME,
             threads.Thread(thread_id),
@@ -63,7 +63,7 @@ class ThreadsClient(Exchange):
         on_notification: OnNotification | None = None,
         timeout: float | None = None,
     ) -> threads.Result:
-        """Send a prompt and wait for its result, which may be an error. It is sent once."""
+        """Send a prompt and wait for its result, which may be an error. It is sent only once."""
         return await self._call(
             threads.TURN,
             threads.Turn(thread_id, text),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class DocumentTurn(ConversationTurn):
-    """A prompt in one of the documents' dialects."""
+    """A prompt in a legacy dialect."""
 
     __slots__ = ("_blocks", "_client", "_here", "_left", "_messages", "_method", "_seen")
 
@@ -46,7 +46,7 @@ class DocumentTurn(ConversationTurn):
         self._here = conversation
         self._client = conversation.client
         self._blocks = blocks
-        # Raises here, and not when the turn begins, if nothing is known to work.
+        # Raise here, not when the turn begins, if no name is known to work.
         self._left = self._client.chains.order("prompt", messages)
         self._messages = messages
         self._method = self._left[0][0]
@@ -67,7 +67,7 @@ class DocumentTurn(ConversationTurn):
         return self._client.connection.begin(self._method, params, settle=self._settled)
 
     def _settled(self, raw: Raw | None, error: DragomanError | None) -> None:
-        """The prompt was answered, or never will be."""
+        """Handle the response to the prompt, or its failure."""
         self._client.answer = None if self._call is None else self._call.line
         try:
             self._over_with(raw, error)
@@ -97,11 +97,11 @@ class DocumentTurn(ConversationTurn):
             self.failed(error)
 
     def lost(self, failure: ConnectionLost) -> None:
-        """The connection is over, and the turn with it, however far its prompt came."""
+        """The connection ended, and the turn with it, at any stage of its prompt."""
         self._over_with(None, failure)
 
     def _refused(self, error: RemoteError) -> None:
-        """The other side does not know this name, which proves that nothing ran."""
+        """The agent does not know this name, which proves that nothing ran."""
         if not self._left:
             self._client.chains.failed("prompt")
             self.failed(none_known(self._messages, error))
@@ -126,20 +126,20 @@ class DocumentTurn(ConversationTurn):
             self.happened(event, 1)
 
     def happened(self, event: model.Event, size: int) -> None:
-        """An event of the session; the end of the turn ends it."""
+        """Deliver an event of the session; the end of the turn ends it."""
         self._seen = True
         if isinstance(event, model.TurnEnded):
             client = self._client
             client.worked("prompt", self._method)
             self.conclude(event)
             if self._call is not None:
-                # In a dialect that ends a turn by a notification its prompt may have no answer.
-                self._call.give_up(UsageError("the turn ended without an answer"))
+                # In a dialect that ends a turn by a notification, the prompt may get no response.
+                self._call.give_up(UsageError("the turn ended without a response"))
         else:
             self.event(event, size)
 
     def will_tell(self, event: model.Event) -> bool:
-        """Whether this turn tells of an event itself: of an end for a reason of our own."""
+        """Whether this turn emits the event itself: its end, if dragoman caused it."""
         return self._why is not None and isinstance(event, model.TurnEnded)
 
     # -- ends
@@ -186,7 +186,7 @@ class DocumentTurn(ConversationTurn):
 
     def failed(self, error: DragomanError) -> None:
         if self.state is not TurnStage.ENDED:
-            # First, so that nothing is numbered after the end.
+            # First, so that no event is numbered after the end.
             self._close_tools()
             if isinstance(error, RemoteError) and is_no_login(error):
                 self._server_error(error)
@@ -194,7 +194,8 @@ class DocumentTurn(ConversationTurn):
                 super().failed(error)
 
     def _server_error(self, error: RemoteError) -> None:
-        """An error with the number that ACP has for logins, in a dialect that has none."""
+        """End the turn with an error whose code means a missing login in ACP, in a dialect
+        without logins."""
         limited = "rate limit" in error.message.lower() or "quota" in error.message.lower()
         kind = ErrorKind.RATE_LIMITED if limited else ErrorKind.PEER
         failure = Failure(str(error), kind, error.code, limited, error.data)
@@ -214,6 +215,7 @@ class DocumentTurn(ConversationTurn):
 
 
 def is_no_login(error: RemoteError) -> bool:
-    """The documents use the first number of the servers' range for anything; its words decide."""
+    """Whether the error is unrelated to logins: the legacy documents use this code for any
+    server error, so the message decides."""
     text = error.message.lower()
     return error.code == codes.AUTH_REQUIRED and "auth" not in text and "login" not in text
