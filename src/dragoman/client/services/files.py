@@ -1,7 +1,7 @@
-"""Text files of the workspace, read and written for a peer.
+"""Read and write text files of the workspace for a peer.
 
-It owns what a line is, what counts as text, how much is too much, and that a write happens whole
-or not at all. It does not know which paths are allowed (`workspace` does), nor any protocol.
+Defines what a line is, what counts as text and the size limits, and makes every write atomic.
+`workspace` decides which paths are allowed. No protocol is used here.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dragoman.errors import ArgumentInvalid, FileMissing, NotText, TooLarge
 from dragoman.rpc.tasks import check, in_thread
 
 MAX_FILE_SIZE: Final = 10 * 1024 * 1024
-"""Bytes of text read or written at once: far above source code, far below what would hurt."""
+"""Maximum bytes of text per read or write: far above source code, far below what would hurt."""
 
 MAX_SCAN_SIZE: Final = 1024 * 1024 * 1024
-"""How far into a file lines are looked for. A file can pretend to any size at no cost, and without
-a bound a request for its last line would read for years."""
+"""How far into a file lines are searched. A sparse file can have any size at no cost, and
+without a limit a request for its last line would read for years."""
 
 CHUNK_SIZE: Final = 256 * 1024
-"""What is read or written at a time: the delay until an abandoned operation notices."""
+"""Chunk size of reads and writes: it sets how soon a cancelled operation stops."""
 
 _WRITE_FLAGS: Final = (
     os.O_WRONLY
@@ -41,12 +41,12 @@ _WRITE_FLAGS: Final = (
 )
 
 ReadOverlay = Callable[[Path], str | None]
-"""Gives the text of a file that is open in an editor and not saved, or None. It gets the real
-path, is called on the event loop's thread, and the file need not exist."""
+"""Returns the unsaved text of a file that is open in an editor, or None. It gets the real path,
+is called on the event loop's thread, and the file need not exist."""
 
 
 class Files:
-    """Reads and writes text files inside a workspace. It holds nothing open between calls."""
+    """Reads and writes text files inside a workspace. Nothing stays open between calls."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class Files:
         missing_file_is_empty: bool = False,
         read_overlay: ReadOverlay | None = None,
     ) -> None:
-        """`missing_file_is_empty` is for peers that read a file before they create it and take
-        any error for a failure of the writing."""
+        """`missing_file_is_empty` is for peers that read a file before they create it and treat
+        any error as a failed write."""
         self._workspace = workspace
         self._max_size = max_file_size
         self._missing_file_is_empty = missing_file_is_empty
@@ -70,12 +70,12 @@ class Files:
         line: int | None = None,
         limit: int | None = None,
     ) -> str:
-        """The text of a file, or of up to `limit` lines of it from line number `line` on.
+        """The text of a file, or up to `limit` lines of it starting at line number `line`.
 
-        UTF-8, strictly, and nothing is added or taken away: line endings and a byte order mark
-        arrive as they are, so that writing back what was read changes nothing. A line ends with a
-        line feed and nothing else. `line` counts from 1 (0 means the same); a line past the end
-        gives the empty text. Only the part asked for has to be text and to fit the size limit.
+        Strict UTF-8, unchanged: line endings and a byte order mark are kept, so that writing back
+        what was read changes nothing. Only a line feed ends a line. `line` counts from 1 (0 means
+        the same); a line past the end gives the empty text. Only the requested part has to be text
+        and to fit the size limit.
         """
         text = os.fspath(path)
         skip = max(_require_count("line", line) or 1, 1) - 1
@@ -90,12 +90,12 @@ class Files:
         return await in_thread(text, lambda stop: self._read(text, skip, limit, stop))
 
     async def write_text(self, path: str | os.PathLike[str], content: str) -> None:
-        """Make `content` the whole text of a file, which is created if it is missing.
+        """Replace the text of a file with `content`; a missing file is created.
 
         Readers see the old text or the new one, never a mixture; after an error or a cancellation
-        the old text is still there. Missing folders on the way are made (and stay). Permissions of
-        an existing file are kept, its owner as far as the system allows; other names (hard links)
-        and extended attributes are not. A link is followed and stays a link.
+        the old text is still there. Missing parent directories are created (and stay). Permissions
+        of an existing file are kept, and its owner if the system allows it; other hard links and
+        extended attributes are not. A symbolic link is followed and stays a link.
         """
         text = os.fspath(path)
         try:
@@ -121,7 +121,7 @@ class Files:
             with self._workspace.open_for_read(text) as (fd, info):
                 if not skip and limit is None and info.st_size > self._max_size:
                     raise TooLarge(
-                        text, self._max_size, f"it has {info.st_size} bytes (ask for a part of it)"
+                        text, self._max_size, f"it has {info.st_size} bytes (request a part of it)"
                     )
                 chunks = _chunks(text, lambda size: os.read(fd, size), stop)
                 data = _take(text, chunks, skip, limit, self._max_size)
@@ -143,7 +143,7 @@ class Files:
 
 
 def _chunks(text: str, read: Callable[[int], bytes], stop: threading.Event) -> Iterator[bytes]:
-    """A file from its beginning, as far as lines are looked for."""
+    """A file from its start, up to the limit for searching lines."""
     scanned_size = 0
     while True:
         check(stop)
@@ -155,12 +155,12 @@ def _chunks(text: str, read: Callable[[int], bytes], stop: threading.Event) -> I
             return
         scanned_size += len(chunk)
         if scanned_size > MAX_SCAN_SIZE:
-            raise TooLarge(text, MAX_SCAN_SIZE, "the part asked for is further into it")
+            raise TooLarge(text, MAX_SCAN_SIZE, "the requested part is too far into it")
         yield chunk
 
 
 def _take(text: str, chunks: Iterator[bytes], skip: int, limit: int | None, max_size: int) -> bytes:
-    """The bytes of `limit` lines, or of all, after `skip` lines: in linear time, bounded memory."""
+    """The bytes of `limit` lines, or of all, after `skip` lines: linear time, bounded memory."""
     if limit == 0:
         return b""
     chunk = b""
@@ -186,7 +186,7 @@ def _take(text: str, chunks: Iterator[bytes], skip: int, limit: int | None, max_
                 limit -= count
         size += len(chunk)
         if size > max_size:
-            raise TooLarge(text, max_size, "the part asked for is more")
+            raise TooLarge(text, max_size, "the requested part is larger")
         if limit == 0:
             break
         chunk = next(chunks, b"")
@@ -197,9 +197,9 @@ def _take(text: str, chunks: Iterator[bytes], skip: int, limit: int | None, max_
 
 
 def _end_of_line(chunk: bytes, number: int) -> int:
-    """Where the line feed number `number` of `chunk` ends; there are at least so many.
+    """The end of line feed number `number` in `chunk`, which has at least that many.
 
-    Halving keeps it linear and in C however short the lines are.
+    Bisection keeps it linear and in C, even with very short lines.
     """
     start, end = 0, len(chunk)
     while end - start > 1:
@@ -217,21 +217,21 @@ def _decoded(text: str, data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        detail = f"{error.reason} (byte {error.start} of what was asked for)"
+        detail = f"{error.reason} (byte {error.start} of the requested part)"
         raise NotText(text, detail) from None
 
 
 def _require_count(name: str, value: int | None) -> int | None:
-    # True is an int, and a line number that came as true is a mistake of the peer.
+    # True is an int, but `true` as a line number is a mistake of the peer.
     if value is not None and (isinstance(value, bool) or value < 0):
-        raise ArgumentInvalid(f"{name} has to be a whole number from 0 on, not {value!r}")
+        raise ArgumentInvalid(f"{name} must be a non-negative integer, not {value!r}")
     return value
 
 
 def _replace(place: WalkedPath, data: bytes, stop: threading.Event) -> None:
-    """Put a new file in the place of the old one, or leave everything as it was."""
+    """Replace a file by rename, or leave everything unchanged."""
     old = _old_file(place)
-    # Its own name and not one made from the file's, which may already be as long as names can be.
+    # Its own name, not one derived from the file's, which may already have the maximum length.
     temporary = place.sibling(f".dragoman-{secrets.token_hex(8)}.tmp")
     fd = os.open(
         temporary,
@@ -244,13 +244,13 @@ def _replace(place: WalkedPath, data: bytes, stop: threading.Event) -> None:
             if old is not None and hasattr(os, "fchmod"):
                 with contextlib.suppress(OSError):
                     os.fchown(fd, old.st_uid, old.st_gid)
-                # Without the set-user-id bits, which writing into a file takes away as well.
+                # Without the set-user-id bits, which writing to a file clears as well.
                 os.fchmod(fd, stat.S_IMODE(old.st_mode) & 0o777)
             view = memoryview(data)
             while view:
                 check(stop)
                 view = view[os.write(fd, view[:CHUNK_SIZE]) :]
-            # Without it, a crash of the machine after the renaming could leave an empty file.
+            # Without it, a machine crash after the rename could leave an empty file.
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -263,9 +263,9 @@ def _replace(place: WalkedPath, data: bytes, stop: threading.Event) -> None:
 
 
 def _old_file(place: WalkedPath) -> os.stat_result | None:
-    """The state of the file to be replaced, once it is sure that it could be written to.
+    """The state of the file to be replaced, after checking that it is writable.
 
-    Renaming asks only for permission in the folder, and would replace a read-only file.
+    A rename needs only permission on the directory, and would replace a read-only file.
     """
     if place.info is None:
         return None

@@ -1,12 +1,12 @@
-"""Staying inside the workspace by comparing real names, where folders cannot be walked open.
+"""Keep paths inside the workspace by comparing real paths, where directories cannot be walked.
 
-It owns the second-best way, used on Windows only: the path is resolved by the system, compared
-with the roots, and used by its real name. `workspace` has the better way and chooses.
+The fallback for Windows: the system resolves the path, which is compared with the roots and used by
+its real name. `workspace` uses the better way, `path_walk`, if it can.
 
-What this leaves open: a program that swaps a link or a junction into the workspace between the
-comparison and the use. A file that was opened for reading is compared again, so only the chance
-to write into a swapped folder remains. Names that Windows does not take literally (devices,
-streams, trailing dots and spaces) are refused before anything is asked of the system.
+The remaining race: a program that swaps a link or a junction into the workspace between the
+comparison and the use. A file that was opened for reading is compared again, so only a write into a
+swapped directory remains possible. Names that Windows does not take literally (devices, streams,
+trailing dots and spaces) are refused before any system call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 from dragoman.errors import ArgumentInvalid, FileFailed, PathRefused
 
 MAX_PATH_SIZE: Final = 32_767
-"""Characters in a path: what Windows itself allows at most."""
+"""Maximum characters in a path: the limit of Windows itself."""
 
 _DEVICES: Final = frozenset(
     ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"]
@@ -30,12 +30,12 @@ _DEVICES: Final = frozenset(
 def find(
     text: str, roots: Sequence[Path], *, make: bool, windows: bool = os.name == "nt"
 ) -> tuple[Path, os.stat_result | None]:
-    """The real path inside one of the roots, and what is there; None if nothing is.
+    """The real path inside one of the roots, and its state; None if nothing exists there.
 
-    With `make`, the folders on the way are made.
+    With `make`, missing parent directories are created.
     """
     if "\0" in text:
-        raise ArgumentInvalid(f"the path {text[:200]!r} has a NUL byte in it")
+        raise ArgumentInvalid(f"the path {text[:200]!r} contains a NUL byte")
     if len(text) > MAX_PATH_SIZE:
         raise PathRefused(text, f"it has more than {MAX_PATH_SIZE} characters")
     if windows:
@@ -47,7 +47,7 @@ def find(
         _require_inside(text, real, roots)
         if make:
             real.parent.mkdir(parents=True, exist_ok=True)
-            # A link that was put there meanwhile would have been followed.
+            # A link placed there in the meantime would have been followed.
             _require_inside(text, Path(os.path.realpath(real)), roots)
         return real, os.lstat(real)
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def find(
 
 
 def require_same(text: str, real: Path, info: os.stat_result) -> None:
-    """Raise unless the opened file is still the one of that name, reached over no link."""
+    """Raise unless the opened file is still the one of that name, reached without a link."""
     try:
         same = os.path.realpath(real) == str(real) and os.path.samestat(os.lstat(real), info)
     except OSError:
@@ -78,7 +78,7 @@ def _require_inside(text: str, real: Path, roots: Sequence[Path]) -> None:
 
 
 def _require_literal(text: str) -> None:
-    """Raise for a path that Windows would read as something other than what it says."""
+    """Raise for a path that Windows would not take literally."""
     path = PureWindowsPath(text)
     if text.replace("/", "\\").startswith(("\\\\?", "\\\\.", "\\??")):
         raise PathRefused(text, "it is a device path")

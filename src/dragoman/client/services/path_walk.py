@@ -20,55 +20,56 @@ from typing import Final, Literal
 from dragoman.errors import ArgumentInvalid, FileFailed, FileMissing, PathRefused
 
 MAX_PATH_SIZE: Final = 4096
-"""Bytes in a path. Linux allows no more in one call; the walk would, and has no reason to."""
+"""Maximum bytes in a path: the limit of one Linux call. The walk could do more, but has no
+reason to."""
 
 MAX_LINKS: Final = 40
-"""Links followed in one walk: what Linux itself allows before it speaks of a loop."""
+"""Maximum links followed in one walk: Linux itself reports a loop after as many."""
 
 MAX_STEPS: Final = 10_000
-"""Names walked for one path, ".." and links included: more than any real path needs, and little
-enough that a path made to be slow costs some tens of milliseconds."""
+"""Maximum names walked for one path, including ".." and links: more than any real path needs,
+and few enough that a path built to be slow costs some tens of milliseconds."""
 
 CAN_WALK: Final = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
-"""Whether this system opens a name inside an open folder without following links."""
+"""Whether this system can open a name inside an open directory without following links."""
 
 KERNEL_TREES: Final = ("proc", "sys") if sys.platform == "linux" else ()
-"""Folders of "/" whose files are the kernel's answers (our own environment among them) and its
-switches. They are never entered, not even where "/" itself is a root."""
+"""Directories of "/" whose files are kernel data (including our own environment) and kernel
+switches. They are never entered, even if "/" itself is a root."""
 
 NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-"""Flags for opening a name of a place: not over a link, and not for our children."""
+"""Flags to open a name: do not follow a link, and close on exec."""
 
 _FOLDER: Final = NO_FOLLOW | getattr(os, "O_PATH", 0) | getattr(os, "O_DIRECTORY", 0)
 
 _NOT_A_FOLDER: Final = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
-"""What systems answer when a link, or a file, is opened as a folder without following links."""
+"""Errors for opening a link or a file as a directory without following links."""
 
 Missing = Literal["fail", "make", "imagine"]
-"""What to do about a folder on the way that is not there: raise `FileMissing`, make it, or go on
-in thought, which names the place without touching anything."""
+"""How to handle a missing parent directory: raise `FileMissing`, create it, or continue without
+touching anything, to name the path only."""
 
 Entry = tuple[tuple[str, ...], tuple[str, ...]]
-"""The names of a root as a path may spell them, and its real names."""
+"""The names of a root as a path may spell it, and its real names."""
 
 
 @dataclass(frozen=True, slots=True)
 class WalkedPath:
-    """A name in an open folder of the workspace, and what it was when it was looked at.
+    """A name in an open directory of the workspace, and its state when it was examined.
 
-    The name is no link at that moment, and whoever opens it must not follow links. It is to be
-    used as a context manager: it owns the open folder.
+    The name was not a link at that moment; open it without following links. Use as a context
+    manager: it owns the open directory.
     """
 
     folder_fd: int | None
-    """The open folder; None where the system has no such thing, and then `name` is a whole path."""
+    """The open directory; None if the system has no such thing: then `name` is a whole path."""
     name: str
     real_path: Path
     info: os.stat_result | None
-    """What is there; None if nothing is."""
+    """The state of what exists there; None if nothing does."""
 
     def sibling(self, name: str) -> str:
-        """Another name in the same folder, in the form of `self.name`."""
+        """Another name in the same directory, in the form of `self.name`."""
         return name if self.folder_fd is not None else os.path.join(self.real_path.parent, name)
 
     def close(self) -> None:
@@ -83,17 +84,17 @@ class WalkedPath:
 
 
 def walk(text: str, entries: Sequence[Entry], missing: Missing) -> WalkedPath:
-    """The place inside the roots, which are the `entries`, that an absolute path leads to."""
+    """Resolve an absolute path inside the roots (`entries`)."""
     names, as_folder = split(text)
     if as_folder and missing != "fail":
-        raise PathRefused(text, "it names a folder")
+        raise PathRefused(text, "it names a directory")
     way = _Walk(text, entries)
     try:
         place = way.go(names, missing)
         if as_folder or way.as_folder:
             info = place.info
             if info is None or not stat.S_ISDIR(info.st_mode):
-                raise PathRefused(text, "it names a folder, and there is none")
+                raise PathRefused(text, "it names a directory that does not exist")
     except BaseException:
         way.close()
         raise
@@ -101,11 +102,11 @@ def walk(text: str, entries: Sequence[Entry], missing: Missing) -> WalkedPath:
 
 
 class _Walk:
-    """One way down. It holds the folder reached so far open, and gives it away with the place."""
+    """One walk. It keeps the current directory open and hands it over with the result."""
 
     def __init__(self, text: str, entries: Sequence[Entry]) -> None:
         self.as_folder = False
-        """Whether a link at the very end was written as one to a folder ("target/")."""
+        """Whether a link at the end was written as a link to a directory ("target/")."""
         self._text = text
         self._entries = entries
         self._fd = -1
@@ -161,7 +162,7 @@ class _Walk:
             raise PathRefused(self._text, "it takes too many steps")
 
     def _enter(self, names: Sequence[str]) -> None:
-        """Begin again at the root that these names, an absolute path, lie in."""
+        """Start again at the root that contains these names, an absolute path."""
         self.close()
         for spelled, root in self._entries:
             if tuple(names[: len(spelled)]) == spelled:
@@ -174,8 +175,8 @@ class _Walk:
         raise PathRefused(self._text, "it is outside the workspace")
 
     def _go_up(self) -> None:
-        # The names walked are real ones, so going up is forgetting the last. Asking the system
-        # for ".." would be wrong: the folder may have been moved outside since it was opened.
+        # The walked names are real ones, so going up means dropping the last. Asking the system for
+        # ".." would be wrong: the directory may have been moved outside since it was opened.
         up = [*self._root, *self._below][:-1]
         while self._ahead and self._ahead[-1] == "..":
             self._ahead.pop()
@@ -185,7 +186,7 @@ class _Walk:
     def _follow(self, target: str) -> None:
         self._links += 1
         if self._links > MAX_LINKS:
-            raise PathRefused(self._text, "it leads over too many links")
+            raise PathRefused(self._text, "it has too many symbolic links")
         names, as_folder = split(target)
         self.as_folder |= as_folder and not self._ahead
         if target.startswith("/"):
@@ -195,11 +196,11 @@ class _Walk:
 
 
 def require_sane(text: str) -> None:
-    """Raise for a path that means nothing to the operating system, or nothing fixed."""
+    """Raise for a path that is invalid for the operating system, or relative."""
     if not text.startswith("/"):
         raise ArgumentInvalid(f"the path {text[:200]!r} is not absolute")
     if "\0" in text:
-        raise ArgumentInvalid(f"the path {text[:200]!r} has a NUL byte in it")
+        raise ArgumentInvalid(f"the path {text[:200]!r} contains a NUL byte")
     try:
         size = len(os.fsencode(text))
     except UnicodeEncodeError:
@@ -209,20 +210,20 @@ def require_sane(text: str) -> None:
 
 
 def split(text: str) -> tuple[list[str], bool]:
-    """The names in a path, and whether its form says that it means a folder."""
+    """The names in a path, and whether its form means a directory."""
     names = [name for name in text.split("/") if name not in ("", ".")]
     return names, text.endswith(("/", "/.", "/..")) or text in (".", "..")
 
 
 def failed(text: str, error: OSError) -> FileFailed | PathRefused:
-    """What the operating system said, as an error of ours."""
+    """Convert an error of the operating system."""
     if error.errno == errno.ENAMETOOLONG:
         return PathRefused(text, "a name in it is too long")
     return FileFailed(text, error.strerror or str(error), error.errno)
 
 
 def _open_root(text: str, root: Sequence[str]) -> int:
-    """Open a root by its real path, insisting that no part of it has become a link."""
+    """Open a root by its real path, and fail if any part of it has become a link."""
     fd = _open_at_once("/" + "/".join(root))
     if fd >= 0:
         return fd
@@ -236,13 +237,14 @@ def _open_root(text: str, root: Sequence[str]) -> int:
         if fd >= 0:
             os.close(fd)
         if error.errno == errno.ENOENT or error.errno in _NOT_A_FOLDER:
-            raise PathRefused(text, "its workspace folder is gone or was moved") from error
+            raise PathRefused(text, "its workspace directory is gone or was moved") from error
         raise failed(text, error) from error
     return fd
 
 
 def _open_at_once(path: str) -> int:
-    """Open a folder by its whole path, if the kernel says that this is its real path; else -1."""
+    """Open a directory by its whole path if the kernel confirms that this is its real path;
+    else -1."""
     try:
         fd = os.open(path, _FOLDER)
     except OSError:
@@ -257,7 +259,7 @@ def _open_at_once(path: str) -> int:
 
 
 def _open_folder(text: str, name: str, fd: int) -> tuple[int | None, str | None]:
-    """Open a folder, or read the link that is in its place; neither means nothing is there."""
+    """Open a directory, or read the link in its place; both are None if nothing exists there."""
     try:
         return os.open(name, _FOLDER, dir_fd=fd), None
     except FileNotFoundError:
@@ -271,12 +273,12 @@ def _open_folder(text: str, name: str, fd: int) -> tuple[int | None, str | None]
         return None, None
     except OSError as error:
         if error.errno == errno.EINVAL:
-            raise PathRefused(text, f"{name!r} in it is not a folder") from error
+            raise PathRefused(text, f"{name!r} in it is not a directory") from error
         raise failed(text, error) from error
 
 
 def _look(text: str, name: str, fd: int) -> tuple[os.stat_result | None, str | None]:
-    """What the last name of a path is: its state, or where it leads if it is a link."""
+    """Examine the last name of a path: its state, and its target if it is a link."""
     try:
         info = os.lstat(name, dir_fd=fd)
         return info, os.readlink(name, dir_fd=fd) if stat.S_ISLNK(info.st_mode) else None

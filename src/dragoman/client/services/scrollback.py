@@ -1,9 +1,8 @@
-"""The end of what a command printed, as text, in bounded memory.
+"""The end of a command's output, as text, in bounded memory.
 
-It owns the rules of a terminal's output: bytes become text as they arrive, a character cut in two
-by the arrival is put together again, bytes that are no text are replaced, and what is over the
-limit is dropped from the beginning, never through a character. It knows nothing of processes:
-`terminals` does.
+Bytes become text as they arrive: a split character is joined, invalid bytes are replaced, and
+output over the limit is dropped from the start, never within a character. `terminals` handles the
+processes.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import codecs
 
 
 class Scrollback:
-    """Keeps the last `limit_size` bytes, counted as UTF-8, of the text that is fed to it."""
+    """Keeps the last `limit_size` bytes, counted as UTF-8, of the text fed to it."""
 
     __slots__ = ("_decoder", "_kept", "_limit_size", "truncated")
 
@@ -20,13 +19,13 @@ class Scrollback:
         self.truncated = False
         """Whether anything was dropped."""
         self._limit_size = limit_size
-        # Kept as UTF-8 because the limit is in bytes, and because it is shorter than a str of
-        # anything beyond Latin.
+        # Stored as UTF-8 because the limit is in bytes, and because a str takes more for anything
+        # beyond Latin.
         self._kept = bytearray()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, data: bytes) -> None:
-        """More was printed, cut anywhere."""
+        """Add output, split at any byte."""
         if data.isascii() and not self._decoder.getstate()[0]:
             self._kept += data
         else:
@@ -34,12 +33,12 @@ class Scrollback:
         self._trim()
 
     def end(self) -> None:
-        """Nothing more will be printed: half a character at the end is no character."""
+        """The output is complete: an incomplete character at the end is invalid."""
         self._kept += self._decoder.decode(b"", final=True).encode()
         self._trim()
 
     def text(self) -> str:
-        """What is kept. Half a character at the end waits for its other half."""
+        """The kept text. An incomplete character at the end waits for the rest."""
         return self._kept.decode()
 
     def _trim(self) -> None:
@@ -49,5 +48,5 @@ class Scrollback:
             self.truncated = True
             while cut < len(kept) and kept[cut] & 0xC0 == 0x80:
                 cut += 1
-            # Cheap: a bytearray gives up its front by moving its start.
+            # Cheap: a bytearray drops its front by moving its start.
             del kept[:cut]

@@ -1,9 +1,9 @@
-"""Commands that a peer runs in the workspace, and what they print.
+"""Run commands for a peer in the workspace and keep their output.
 
-It owns the terminals of one session: starting a command without a tty and without input, keeping
-the end of its output, its exit, and that nothing of it is left when it is released. How a process
-is started and ended is in `dragoman.transports.process.stream`; what is kept of the output is in
-`scrollback`. It knows no protocol.
+The terminals of one session: starts a command without a tty and without input, keeps the end of its
+output and its exit status, and leaves no process when it is released.
+`dragoman.transports.process.stream` starts and ends processes; `scrollback` keeps the output. No
+protocol is used here.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ from dragoman.transports.process.environment import build_environment, find_prog
 from dragoman.transports.process.stream import spawn_ends, start_child
 
 OUTPUT_SIZE: Final = 1024 * 1024
-"""Bytes of output kept where the peer names no limit: more than a model reads."""
+"""Output bytes kept if the peer sets no limit: more than a model reads."""
 
 MAX_OUTPUT_SIZE: Final = 16 * 1024 * 1024
-"""Bytes of output kept at most, whatever the peer asks for: it pays with our memory."""
+"""Maximum output bytes kept, whatever the peer requests: they take our memory."""
 
 MAX_TERMINALS: Final = 64
-"""Terminals that may exist at once. A peer that forgets to release them notices, and we do not
+"""Maximum number of terminals. A peer that forgets to release them gets an error, and we do not
 run out of descriptors."""
 
 REST_SIZE: Final = 1024 * 1024
-"""What is still read of a pipe that is given up: the largest size of a pipe on Linux."""
+"""Bytes still read from a pipe before it is abandoned: the maximum pipe size on Linux."""
 
 TIMES: Final = ShutdownTimes(terminate_timeout=1.0)
-"""A command gets a second to put its things in order after SIGTERM; the peer waits meanwhile."""
+"""Seconds a command has to clean up after SIGTERM; the peer waits meanwhile."""
 
 _SHELL_SIGNS: Final = re.compile(r"[\s|&;<>()$`\"'*?\[\]{}#~=%!^\\]")
-"""What makes a command look like a line for a shell and not like the name of a program."""
+"""Characters that mark a command as a shell line rather than the name of a program."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExitStatus:
-    """How a command ended: with a code, by a signal ("SIGKILL"), or nobody knows."""
+    """How a command ended: with a code, by a signal ("SIGKILL"), or unknown."""
 
     exit_code: int | None
     signal: str | None
 
 
 class TerminalOutput(NamedTuple):
-    """What a terminal shows now. `exit_status` is None while the command runs."""
+    """The current output of a terminal. `exit_status` is None while the command runs."""
 
     output: str
     truncated: bool
@@ -72,12 +72,12 @@ class TerminalOutput(NamedTuple):
 
 
 class Terminals:
-    """The terminals of one session. It has to be closed: `aclose` ends what still runs.
+    """The terminals of one session. Must be closed: `aclose` ends what still runs.
 
-    What a command leaves running in the background ends with the command: half a second after its
-    exit if it holds the output open, at once if it does not. The working folder is inside the
-    workspace, but a command can go anywhere the user can: terminals are no sandbox, and whether a
-    peer may have them at all is for the permission policy to say.
+    Background processes of a command end with it: half a second after its exit if they hold the
+    output open, at once otherwise. The working directory is inside the workspace, but a command can
+    go anywhere the user can: terminals are not a sandbox, and the permission policy decides whether
+    a peer may use them at all.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Terminals:
         inherit: Iterable[str] = (),
         times: ShutdownTimes = TIMES,
     ) -> None:
-        """`inherit` names further variables (or patterns) of our environment for the commands."""
+        """`inherit` names further variables (or patterns) of our environment that commands get."""
         self._workspace = workspace
         self._output_size = output_size
         self._max_output_size = max_output_size
@@ -112,16 +112,16 @@ class Terminals:
     ) -> str:
         """Start a command and return the id of its terminal at once.
 
-        Without `args`, a command that is no program but looks like a line for a shell is run by the
+        Without `args`, a command that is not a program but looks like a shell line is run by the
         shell: some peers send an argument list, others a line. The command gets an allow-list of
-        our environment and `env`. Its folder is `cwd`, or the first root.
+        our environment and `env`. Its directory is `cwd`, or the first root.
         """
         env = dict(env or {})
         _require_sane(command, args, env)
         limit_size = self._output_size
         if output_byte_limit is not None:
             if isinstance(output_byte_limit, bool) or output_byte_limit < 0:
-                raise ArgumentInvalid(f"the output limit {output_byte_limit!r} is not a size")
+                raise ArgumentInvalid(f"the output limit {output_byte_limit!r} is not a valid size")
             limit_size = min(output_byte_limit, self._max_output_size)
         self._require_room()
         where = self._workspace.roots[0] if cwd is None else cwd
@@ -132,7 +132,7 @@ class Terminals:
             return command_line(command, args, environment=environment, folder=folder), folder
 
         argv, folder = await in_thread(os.fspath(where), prepare)
-        # From here on nothing waits, so a cancellation cannot lose what was started.
+        # Nothing below awaits, so a cancellation cannot lose the started command.
         self._require_room()
         terminal = _Terminal(limit_size)
         terminal.start(argv, folder, env, self._inherit, self._times)
@@ -141,32 +141,32 @@ class Terminals:
         return terminal_id
 
     def output(self, terminal_id: str) -> TerminalOutput:
-        """What the command printed so far, and how it ended if it has. Never waits."""
+        """The output so far, and how the command ended if it has. Never waits."""
         terminal = self._find(terminal_id)
         kept = terminal.scrollback
         return TerminalOutput(kept.text(), kept.truncated, terminal.exit_status)
 
     async def wait_for_exit(self, terminal_id: str) -> ExitStatus:
-        """Wait until the command has ended and all that it printed has arrived.
+        """Wait until the command has ended and all its output has arrived.
 
-        Only the caller knows how long a command may run, so the bound is the caller's. Killing or
+        Only the caller knows how long a command may run, so the caller sets the timeout. Killing or
         releasing the terminal ends the wait.
         """
         return await self._find(terminal_id).wait()
 
     async def kill(self, terminal_id: str) -> None:
-        """End the command and all that it started. The terminal stays, with its output."""
+        """End the command and all its processes. The terminal and its output stay."""
         await self._find(terminal_id).shutdown()
 
     async def release(self, terminal_id: str) -> None:
-        """Forget the terminal, after ending its command if that still runs."""
+        """Forget the terminal, after ending its command if it still runs."""
         terminal = self._find(terminal_id)
         del self._terminals[terminal_id]
         self._leaving.add(terminal)
         await terminal.shutdown()
 
     async def aclose(self) -> None:
-        """End every command. Afterwards nothing is left of them, even if cancelled meanwhile."""
+        """End every command. No process is left afterwards, even if this is cancelled."""
         self._closed = True
         ending = [*self._terminals.values(), *self._leaving]
         self._terminals.clear()
@@ -193,7 +193,7 @@ class _Terminal:
     def __init__(self, limit_size: int) -> None:
         self.scrollback = Scrollback(limit_size)
         self.gone = False
-        """Whether nothing of the command is left."""
+        """Whether no process of the command is left."""
         self._ended: asyncio.Future[ExitStatus] = asyncio.get_running_loop().create_future()
         self._output_ended = False
 
@@ -229,7 +229,7 @@ class _Terminal:
 
     @property
     def exit_status(self) -> ExitStatus | None:
-        """How the command ended; None until all that it printed has arrived."""
+        """How the command ended; None until all its output has arrived."""
         return self._ended.result() if self._ended.done() else None
 
     async def wait(self) -> ExitStatus:
@@ -246,7 +246,7 @@ class _Terminal:
         self._settle()
 
     def _on_gone(self) -> None:
-        """Whoever still held the pipe is dead; a pipe that is open nevertheless is given up."""
+        """All processes that held the pipe are dead; if it is still open, abandon it."""
         self.gone = True
         if not self._output_ended:
             self._pipe.deliver_available(REST_SIZE)
@@ -256,7 +256,7 @@ class _Terminal:
         self._settle()
 
     def _settle(self) -> None:
-        """The exit is told only when the output is complete: peers read it right afterwards."""
+        """Report the exit only when the output is complete: peers read it right afterwards."""
         if self._output_ended and (self._child.exited or self.gone) and not self._ended.done():
             self._ended.set_result(_status_of(self._child))
 
@@ -269,10 +269,10 @@ def command_line(
     folder: str,
     platform: str = sys.platform,
 ) -> list[str]:
-    """The argument list that a peer means by a command: a program, or a line for the shell.
+    """The argument list for a peer's command: a program, or a line for the shell.
 
-    With such signs only what begins as a path may be a program: a checkout can have a folder
-    `cat a` with a program `b`, and `cat a/b` is judged as a line.
+    A command with shell characters is a program only if it begins as a path: a checkout can have a
+    directory `cat a` with a program `b`, and `cat a/b` is treated as a line.
     """
     if args or not _SHELL_SIGNS.search(command):
         return [command, *args]
@@ -305,13 +305,13 @@ def _require_sane(command: str, args: Sequence[str], env: Mapping[str, str]) -> 
     if not command:
         raise ArgumentInvalid("the command is empty")
     if isinstance(args, str):
-        raise ArgumentInvalid("the arguments are one text and not a list")
+        raise ArgumentInvalid("the arguments must be a list, not a string")
     for name in env:
         if not name or "=" in name:
             raise ArgumentInvalid(f"{name!r} is not the name of an environment variable")
     for text in (command, *args, *env.keys(), *env.values()):
         if "\0" in text:
-            raise ArgumentInvalid(f"{text[:200]!r} has a NUL byte in it")
+            raise ArgumentInvalid(f"{text[:200]!r} contains a NUL byte")
         try:
             os.fsencode(text)
         except UnicodeEncodeError:

@@ -1,11 +1,11 @@
-"""The folders a peer may touch, and the way from a path to a place inside them.
+"""The directories a peer may touch, and how a path is resolved inside them.
 
-It owns one decision: whether a path stays inside the roots, judged so that a link swapped in
-between the judgement and the use cannot lead outside. It knows nothing of text, sizes or
-protocols: `files` reads and writes at the places found here, `terminals` asks for folders.
+Decides whether a path stays inside the roots, so that a link swapped in between the check and the
+use cannot lead outside. `files` reads and writes at the paths resolved here, `terminals` asks for
+directories.
 
-`path_walk` does the descent. Where the operating system cannot walk (Windows), `named_paths`
-compares real names instead, and its docstring says what that leaves open.
+`path_walk` resolves paths. Where the operating system cannot walk (Windows), `named_paths` compares
+real paths instead; its docstring describes the remaining race.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from dragoman.client.services.path_walk import (
 from dragoman.errors import ArgumentInvalid, FileFailed, FileMissing, PathRefused, UsageError
 
 MAX_TRIES: Final = 10
-"""How often a file is looked up again because it changed between the look and the opening."""
+"""How often to look up a file again because it changed between the check and the open."""
 
 _READ_FLAGS: Final = (
     os.O_RDONLY
     | NO_FOLLOW
-    # Should the file have become a FIFO or a terminal since the look, opening it returns at once.
+    # If the file became a FIFO or a terminal since the check, opening it returns at once.
     | getattr(os, "O_NONBLOCK", 0)
     | getattr(os, "O_NOCTTY", 0)
     | getattr(os, "O_BINARY", 0)
@@ -46,20 +46,19 @@ _READ_FLAGS: Final = (
 
 
 class Workspace:
-    """The root folders of a session: its working folder first, then the additional ones.
+    """The root directories of a session: its working directory first, then the additional ones.
 
-    Not covered, on any system: a hard link is an ordinary file of the workspace, wherever else it
-    may also have a name (writing replaces the name, so the other one keeps its text); a folder
-    mounted inside a root is inside; a folder that is moved out of the workspace during the walk
-    takes the operation with it. Names are compared exactly: on a system that ignores case, a root
-    spelled in another case is refused, and nothing is admitted by it. What Windows lacks is in
-    `named_paths`.
+    Not covered, on any system: a hard link is an ordinary file of the workspace, whatever other
+    names it has (a write replaces the name, so the others keep their text); a directory mounted
+    inside a root is inside; a directory moved out of the workspace during the walk takes the
+    operation with it. Names are compared exactly: on a system that ignores case, a root in another
+    case is refused, which admits nothing. `named_paths` has the limits on Windows.
     """
 
     def __init__(self, roots: Sequence[str | os.PathLike[str]]) -> None:
-        """Roots are absolute, exist and are folders; anything else is a `UsageError`."""
+        """Roots must be absolute, existing directories; anything else raises `UsageError`."""
         if not roots:
-            raise UsageError("a workspace needs at least one root folder")
+            raise UsageError("a workspace needs at least one root directory")
         real_roots: list[Path] = []
         entries: dict[tuple[str, ...], tuple[str, ...]] = {}
         for root in roots:
@@ -68,7 +67,7 @@ class Workspace:
             parts = real.parts[1:]
             real_roots.append(real)
             entries[parts] = parts
-            # Peers use the spelling that the session was opened with, which may lead over links.
+            # Peers use the spelling that the session was opened with, which may contain links.
             if CAN_WALK and ".." not in (names := split(spelled)[0]):
                 entries.setdefault(tuple(names), parts)
         self._roots = tuple(real_roots)
@@ -87,24 +86,24 @@ class Workspace:
             return place.real_path
 
     def resolve_for_write(self, path: str | os.PathLike[str]) -> Path:
-        """The real path that writing would create or replace. Nothing is made by asking."""
+        """The real path that a write would create or replace. Creates nothing."""
         with self.find(path, missing="imagine") as place:
             if place.info is not None:
                 require_file(path, place.info)
             return place.real_path
 
     def resolve_folder(self, path: str | os.PathLike[str]) -> Path:
-        """The real path of an existing folder."""
+        """The real path of an existing directory."""
         with self.find(path) as place:
             if place.info is None:
                 raise FileMissing(_text(path))
             if not stat.S_ISDIR(place.info.st_mode):
-                raise PathRefused(_text(path), "it is not a folder")
+                raise PathRefused(_text(path), "it is not a directory")
             return place.real_path
 
     @contextlib.contextmanager
     def open_for_read(self, path: str | os.PathLike[str]) -> Iterator[tuple[int, os.stat_result]]:
-        """The descriptor and the state of an ordinary file; opening it never blocks or follows."""
+        """Open an ordinary file: its descriptor and state. Never blocks or follows a link."""
         for _ in range(MAX_TRIES):
             with self.find(path) as place:
                 require_file(path, place.info)
@@ -124,10 +123,10 @@ class Workspace:
             finally:
                 os.close(fd)
             return
-        raise FileFailed(_text(path), "it was replaced again and again while being opened")
+        raise FileFailed(_text(path), "it was replaced repeatedly while being opened")
 
     def find(self, path: str | os.PathLike[str], *, missing: Missing = "fail") -> WalkedPath:
-        """Where the path leads, links and all. Refuses whatever is not inside the roots."""
+        """Resolve a path, following links. Refuses anything outside the roots."""
         text = _text(path)
         if not CAN_WALK:
             real, info = named_paths.find(text, self._roots, make=missing == "make")
@@ -168,30 +167,30 @@ def _kind(mode: int) -> str:
 def _text(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     if not isinstance(text, str):
-        raise ArgumentInvalid("a path has to be text")
+        raise ArgumentInvalid("a path must be a string")
     return text
 
 
 def _real_root(spelled: str) -> Path:
     if not os.path.isabs(spelled):
-        raise UsageError(f"the workspace folder {spelled!r} is not an absolute path")
+        raise UsageError(f"the workspace directory {spelled!r} is not an absolute path")
     try:
         real = Path(os.path.realpath(spelled, strict=True))
         is_folder = stat.S_ISDIR(real.stat().st_mode)
     except (OSError, ValueError) as error:
-        raise UsageError(f"the workspace folder {spelled!r} cannot be used: {error}") from error
+        raise UsageError(f"the workspace directory {spelled!r} cannot be used: {error}") from error
     if not is_folder:
-        raise UsageError(f"the workspace folder {spelled!r} is not a folder")
+        raise UsageError(f"the workspace directory {spelled!r} is not a directory")
     if real.parts[1:2] and real.parts[1] in KERNEL_TREES:
-        raise UsageError(f"the workspace folder {spelled!r} belongs to the operating system")
+        raise UsageError(f"the workspace directory {spelled!r} belongs to the operating system")
     return real
 
 
 def _devices_of(trees: Sequence[str]) -> frozenset[int]:
-    """The device numbers of the kernel's trees: they may be mounted a second time elsewhere."""
+    """The device numbers of the kernel's trees, which may also be mounted elsewhere."""
     devices = set()
     for tree in trees:
         with contextlib.suppress(OSError):
             devices.add(os.stat(f"/{tree}").st_dev)
-    # A machine without /proc has an ordinary empty folder there, on the device of everything else.
+    # Without /proc that is an ordinary empty directory, on the same device as everything else.
     return frozenset(devices - {os.stat("/").st_dev})

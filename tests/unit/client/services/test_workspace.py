@@ -233,7 +233,7 @@ def test_a_folder_is_found_inside_and_refused_outside(
     assert workspace.resolve_folder(tree.second) == tree.second
     with pytest.raises(PathRefused, match="outside"):
         workspace.resolve_folder(tree.root / "out_dir")
-    with pytest.raises(PathRefused, match="not a folder"):
+    with pytest.raises(PathRefused, match="not a directory"):
         workspace.resolve_folder(tree.root / "file.txt")
     with pytest.raises(FileMissing):
         workspace.resolve_folder(tree.root / "nowhere")
