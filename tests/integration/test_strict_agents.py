@@ -311,8 +311,8 @@ def test_a_dialect_that_is_named_wrongly_is_told_with_the_option(cli: Cli) -> No
 @pytest.mark.parametrize(
     ("kind", "mismatch"),
     [
-        ("oneshot-older", "the agent speaks version '2024-11-05', and this client '2025-06-18'"),
-        ("keyed-newer", "the agent speaks version 2, and this client 1"),
+        ("oneshot-older", "the agent speaks version '2024-11-05', this client speaks '2025-06-18'"),
+        ("keyed-newer", "the agent speaks version 2, this client speaks 1"),
     ],
 )
 def test_another_version_of_a_dialect_is_named_and_the_caller_may_go_on(

@@ -1,6 +1,6 @@
-"""What methods mean: one package per dialect.
+"""Message formats and their meaning: one package per dialect.
 
-A dialect owns the names of its methods, the shapes of their bodies, and nothing else: it opens
-nothing, waits for nothing and logs nothing. It does not know how bytes travel (`transports`,
-`rpc`), and no dialect imports another.
+A dialect defines its method names and message shapes, and their translation to events. It does no
+I/O, does not wait and does not log. It does not know how bytes travel (`transports`, `rpc`), and no
+dialect imports another.
 """

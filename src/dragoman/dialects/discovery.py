@@ -1,10 +1,10 @@
-"""Which dialect is on the other side.
+"""Detect which dialect a peer speaks.
 
-Owns the rules: the launch decides the family, the answer to one `initialize` decides the dialect,
-and a program that refuses it is greeted in the other dialects, each in a process of its own. It
-sends nothing and remembers nothing by itself: the caller passes a cache, and asks again only where
-it does not know. Launch forms are never tried out: two real programs take a wrong one for a prompt
-and send it to their model.
+The launch decides the family, the response to one `initialize` decides the dialect, and a program
+that refuses it is greeted in the other dialects, each in a process of its own. Nothing is sent or
+stored here: the caller passes a cache, and probes again only what the cache does not know. Launch
+forms are never tried out: two real programs take a wrong one for a prompt and send it to their
+model.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ CHAINED: Final = "chained"
 DIALECTS: Final[Mapping[str, str]] = {
     ACP: "the Agent Client Protocol, version 1",
     CODEX: "the Codex app-server",
-    ONESHOT: "one prompt for each request, no sessions, a version that is a date",
-    THREADS: "threads and turns whose answer is the result",
-    TAGGED: "ACP with a string version, session metadata and updates tagged by type",
+    ONESHOT: "one prompt for each request, no sessions, a date as version",
+    THREADS: "threads and turns; the response to a turn is its result",
+    TAGGED: "ACP with a string version, session metadata and updates with a type tag",
     KEYED: "ACP with updates keyed by what they carry",
     CHAINED: "unknown method names, found by trying a list of them",
 }
-"""The names by which a dialect can be chosen, with what each is."""
+"""The names by which a dialect can be chosen, with a description of each."""
 
 OTHER_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "agent-client-protocol": (ACP,),
@@ -73,17 +73,17 @@ OTHER_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "session/start": (CHAINED,),
     "prompt/send": (CHAINED,),
 }
-"""Words of the documents that describe the dialects, with the dialects that each may mean."""
+"""Words from the documents that describe the dialects, with the dialects that each may mean."""
 
 
 def dialect_named(word: str, known: Iterable[str] = DIALECTS) -> str:
-    """The dialect that a user names, in our word or in one of the document that describes it.
+    """Find the dialect that a user names, by dragoman's name or by a word from its document.
 
-    Raises `UsageError` for a word that means none, or more than one.
+    Raises `UsageError` for a word that means no dialect, or more than one.
     """
     names = list(known)
     if not isinstance(word, str):
-        raise UsageError(f"a dialect is named by text, not by {word!r}")
+        raise UsageError(f"the name of a dialect must be text, not {word!r}")
     if word in names:
         return word
     plain = "-".join(word.strip().lower().replace("_", "-").split())
@@ -94,8 +94,8 @@ def dialect_named(word: str, known: Iterable[str] = DIALECTS) -> str:
         return meant[0]
     if meant:
         either = ", or ".join(f"{name} ({DIALECTS[name]})" for name in meant)
-        raise UsageError(f"the dialect {shown(word)} may mean two: name {either}")
-    # Our own names first: a slip in one is more likely than one in a word of a document.
+        raise UsageError(f"the dialect {shown(word)} is ambiguous: name {either}")
+    # Our own names first: a typo in one is more likely than one in a word of a document.
     close = nearest(plain, names)[:1] or nearest(plain, OTHER_WORDS)[:1]
     near = [
         repr(each) for name in close for each in OTHER_WORDS.get(name, (name,)) if each in names
@@ -105,7 +105,7 @@ def dialect_named(word: str, known: Iterable[str] = DIALECTS) -> str:
 
 
 class Program(Struct, frozen=True):
-    """What identifies an executable for the cache: another file is another program."""
+    """Identifies an executable in the cache: a changed file counts as another program."""
 
     path: str
     size: int
@@ -113,14 +113,14 @@ class Program(Struct, frozen=True):
 
 
 class Cache(Protocol):
-    """Remembers what was found out about a program, failures too."""
+    """Stores what was detected about a program, failures too."""
 
     def get(self, program: Program, concept: str) -> str | None: ...
     def put(self, program: Program, concept: str, value: str) -> None: ...
 
 
 def dialect_concept(launch: str) -> str:
-    """The cache's name for the dialect of a launch."""
+    """The cache key for the dialect of a launch."""
     return f"dialect {launch}"
 
 
@@ -146,7 +146,7 @@ def family(argv: Sequence[str]) -> str:
 
 
 def of_answer(result: Any) -> str | None:
-    """The dialect of a side that answered `initialize` so; None if it is none we know."""
+    """The dialect of a peer with this response to `initialize`; None if it is not a known one."""
     if not isinstance(result, dict):
         return None
     version = result.get("protocolVersion")
@@ -168,7 +168,7 @@ def of_answer(result: Any) -> str | None:
 
 
 def of_text(text: bytes | Raw) -> str | None:
-    """The same for an answer that nobody has decoded yet."""
+    """The same for a response that is not decoded yet."""
     try:
         return of_answer(msgspec.json.decode(text))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -189,21 +189,21 @@ WITHOUT_GREETING: Final = (THREADS, CHAINED)
 """The dialects whose conversations begin without `initialize`."""
 
 GREETINGS: Final = (ONESHOT, TAGGED, KEYED, *WITHOUT_GREETING)
-"""The dialects in which a program is greeted that refuses ACP."""
+"""The dialects to try with a program that refuses ACP."""
 
 NO_METHOD: Final = -32601
 
 
 class DialectSearch:
-    """In which dialect to greet a program, and in which next if it refuses.
+    """Chooses the dialect for the greeting, and the next one if the program refuses.
 
-    A program that does not answer the first greeting at all, or exits, is not greeted again: it may
-    be anything, and it may take each greeting for a prompt.
+    A program that exits or does not respond to the first greeting at all is not greeted again: it
+    may be anything, and may take each greeting for a prompt.
     """
 
     def __init__(self, argv: Sequence[str]) -> None:
         self.dialect = family(argv)
-        """To be tried now."""
+        """The dialect to try now."""
         self.tried = [self.dialect]
         self._order: tuple[str, ...] = GREETINGS
         if self.dialect != ACP:
@@ -211,11 +211,11 @@ class DialectSearch:
 
     @property
     def answered(self) -> bool:
-        """Whether the program has refused a greeting before, so that it is known to answer."""
+        """Whether the program has refused a greeting before, so that it is known to respond."""
         return len(self.tried) > 1
 
     def go_on(self, refusal: DragomanError) -> bool:
-        """Whether there is another dialect to try after a refusal; it is `dialect` then."""
+        """After a refusal, set `dialect` to the next one to try; false if there is none."""
         following = self._next(refusal)
         if following is None:
             return False
@@ -228,7 +228,7 @@ class DialectSearch:
             if refusal.dialect in DIALECTS and refusal.dialect not in self.tried:
                 return refusal.dialect
             if refusal.version is not None:
-                # It speaks this dialect, in another version.
+                # It speaks this dialect in another version.
                 return None
         if not is_refusal(refusal) and not (
             self.answered and isinstance(refusal, CallTimeout | ConnectionLost)
@@ -245,12 +245,12 @@ class DialectSearch:
 
 
 def is_refusal(error: DragomanError) -> bool:
-    """Whether the other side answered a greeting, and not as an agent of that dialect does."""
+    """Whether the peer responded to a greeting, but not as an agent of that dialect does."""
     return isinstance(error, RemoteError | InvalidAnswer | ProtocolMismatch | Unsupported)
 
 
 def _wants_login(refusal: RemoteError) -> bool:
-    # The documents use the number that ACP has for logins for anything; the words decide.
+    # The documents use ACP's error code for logins for other errors too; the message decides.
     words = refusal.message.lower()
     return isinstance(refusal, AuthRequired) and any(
         word in words for word in ("auth", "login", "log in")
@@ -258,7 +258,7 @@ def _wants_login(refusal: RemoteError) -> bool:
 
 
 def of_request(method: str, params: Any) -> str | None:
-    """The dialect of a client whose first request this is; None if it is none we know."""
+    """The dialect of a client with this first request; None if it is not a known one."""
     params = params if isinstance(params, dict) else {}
     if method == "initialize":
         return _of_hello(params)
@@ -303,8 +303,9 @@ def _of_hello(params: dict[str, Any]) -> str | None:
 
 
 def is_keyed(method: str, params: Any) -> bool:
-    """Whether only the keyed dialect asks like this: its handshake may look like that of ACP, which
-    requires `mcpServers`, and has `prompt` and `methodId` where it has `content` and `method`."""
+    """Whether only the keyed dialect sends such a request: its handshake may look like that of
+    ACP, which requires `mcpServers`, and has `prompt` and `methodId` where it has `content` and
+    `method`."""
     if not isinstance(params, dict):
         return False
     if method == "session/prompt":
@@ -324,8 +325,8 @@ def is_keyed(method: str, params: Any) -> bool:
 
 
 def not_executed(code: int, message: str, method: str) -> bool:
-    """Whether an error proves that the request was not carried out, so that it may be sent in
-    another way. Everything else may have been carried out: a prompt is not sent twice."""
+    """Whether an error proves that the request did not run, so that it may be sent in another
+    form. After any other error it may have run: a prompt is not sent twice."""
     if code == -32601:
         return True
     return code == -32600 and (

@@ -243,7 +243,7 @@ def test_a_dialect_is_named_by_our_word_or_by_one_of_its_document(word: str, dia
         ("apc", "did you mean 'acp'? there are acp, codex"),
         ("codx", "did you mean 'codex'?"),
         ("contentchunks", "did you mean 'keyed'?"),
-        ("app-server", "may mean two: name codex (the Codex app-server), or threads"),
+        ("app-server", "is ambiguous: name codex (the Codex app-server), or threads"),
         ("latin", "there is no dialect 'latin'; there are acp, codex, oneshot"),
         ("", "there is no dialect ''"),
     ],
@@ -255,7 +255,7 @@ def test_a_word_that_means_no_dialect_is_answered_with_the_nearest(word: str, wo
 
 
 def test_a_word_that_is_no_name_at_all_is_refused_in_few_words() -> None:
-    with pytest.raises(UsageError, match="named by text, not by 7"):
+    with pytest.raises(UsageError, match="must be text, not 7"):
         discovery.dialect_named(7)  # type: ignore[arg-type]
     with pytest.raises(UsageError) as caught:
         discovery.dialect_named("x" * 100_000)

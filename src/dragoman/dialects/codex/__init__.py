@@ -1,6 +1,6 @@
-"""The Codex app-server protocol: what `codex app-server` says and what it means.
+"""The Codex app-server protocol: message shapes and their translation to events.
 
-Owns the shapes of the messages that driving a conversation needs, and their mapping to events. It
-sends nothing and waits for nothing: `dragoman.client.codex` does. On the wire this dialect is
-JSON-RPC without the `jsonrpc` member, and a turn ends by a notification, not by an answer.
+Covers the messages needed to drive a conversation. No I/O here: `dragoman.client.codex` sends and
+waits. On the wire this dialect is JSON-RPC without the `jsonrpc` member, and a turn ends with a
+notification, not with a response.
 """

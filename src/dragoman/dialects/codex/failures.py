@@ -1,7 +1,6 @@
-"""What went wrong, in the common words.
+"""Classify errors in the common vocabulary.
 
-Owns the kinds of the errors that turns end with and that calls are answered with. It does not know
-how a turn ends otherwise; `translate` does.
+Maps the errors of turns and of calls to error kinds. `translate` handles all other ends of a turn.
 """
 
 from __future__ import annotations
@@ -43,23 +42,23 @@ _RETRYABLE: Final = frozenset(
 
 
 def failure_of(error: Any) -> parts.Failure:
-    """A turn's error, whatever it looks like. Its info is a word, or an object with one key."""
+    """A turn's error in any form. Its info is a word, or an object with one key."""
     fields = error if isinstance(error, dict) else {"message": str(error)}
     message, info = str(fields.get("message", "")), fields.get("codexErrorInfo")
     word, detail = _word(info)
     kind = _ERROR_KINDS.get(word, ErrorKind.PEER)
     status = detail.get("httpStatusCode") if isinstance(detail, dict) else None
     if isinstance(status, int):
-        # That the connection failed says less than what the model's provider answered.
+        # A failed connection says less than the status of the model provider's response.
         kind = _STATUS_KINDS.get(status, kind)
     elif message.startswith("Missing environment variable"):
-        # The provider's key is to come from a variable that is not set.
+        # The variable that should hold the provider's key is not set.
         kind = ErrorKind.AUTH_REQUIRED
     return parts.Failure(message, kind, word or None, kind in _RETRYABLE, info)
 
 
 def outcome_of(failure: parts.Failure) -> Outcome:
-    """How a turn ended that failed with this."""
+    """The outcome of a turn that failed with this error."""
     if isinstance(failure.code, str) and failure.code in _OUTCOMES:
         return _OUTCOMES[failure.code]
     return ERROR_OUTCOMES.get(failure.kind, Outcome.FAILED)
@@ -84,8 +83,8 @@ _NO_THREAD: Final = (
 
 
 def refusal_kind(message: str) -> ErrorKind | None:
-    """The kind of a JSON-RPC error -32600, which is the code of nearly every refusal: only its
-    words tell them apart. None for a request that is simply wrong."""
+    """The kind of a JSON-RPC error -32600, the code of nearly every refusal: only its message
+    distinguishes them. None for a request that is simply invalid."""
     if message == "Not initialized":
         return ErrorKind.NOT_INITIALIZED
     if message == "Already initialized":

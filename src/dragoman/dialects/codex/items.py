@@ -1,7 +1,7 @@
-"""What the items of a turn mean: messages, plans, and tool calls with the files they change.
+"""Translate the items of a turn: messages, plans, and tool calls with the files they change.
 
-Owns the mapping of one item to events, whether it comes live (`translate`) or from the history of a
-thread. It keeps nothing.
+Maps one item to events, whether it comes live (`translate`) or from the history of a thread.
+Stateless.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from dragoman.events.words import ChangeStage, FileOp, Role, ToolKind, ToolStatu
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 PART_BREAK: Final = "\n\n"
-"""Between two parts of a summary, as the server itself shows them."""
+"""Separates two parts of a summary, as in the server's own display."""
 
 _decode = msgspec.json.Decoder(shapes.Item).decode
 
 
 def of_history(raw: Raw, place: EventEnvelope, native: str) -> list[Event]:
-    """What an item of a thread's history says. One that is not as expected is `Unknown`."""
+    """Translate an item of a thread's history. An unexpected one is `Unknown`."""
     try:
         item = _decode(raw)
     except UNREADABLE as error:
@@ -37,13 +37,13 @@ def of_history(raw: Raw, place: EventEnvelope, native: str) -> list[Event]:
 def of_item(
     item: shapes.Item, place: EventEnvelope, raw: bytes | None, native: str, *, final: bool
 ) -> list[Event]:
-    """What an item says: a message, a plan, or a tool call with the files it changes."""
+    """Translate an item: a message, a plan, or a tool call with the files it changes."""
     native = f"{native}:{item.type}"
     match item.type:
         case "userMessage":
             return _message(Role.USER, user_blocks(item.content), item, place, raw, native, final)
         case "agentMessage":
-            # When it starts its text is empty, and the deltas are still to come.
+            # At the start its text is empty, and the deltas are still to come.
             blocks = (parts.Text(item.text or ""),) if final else ()
             return _message(Role.AGENT, blocks, item, place, raw, native, final)
         case "reasoning":
@@ -52,14 +52,14 @@ def of_item(
             return _message(Role.THOUGHT, blocks, item, place, raw, native, final)
         case "plan":
             if not final:
-                # Its text is still to come; until then it adds nothing to what there is.
+                # The text is still to come; until then there is nothing to add.
                 return [model.PlanDelta(*place.base(native, raw), "", item.id)]
             return [model.PlanSet(*place.base(native, raw), (), item.text or "", item.id)]
         case "contextCompaction":
             status = "completed" if final else "in_progress"
             return [model.Compacted(*place.base(native, raw), status, item.id)]
         case "enteredReviewMode" | "exitedReviewMode" | "hookPrompt" | "functionCallOutput":
-            return [model.Unknown(*place.base(native, raw), "an item without a common word")]
+            return [model.Unknown(*place.base(native, raw), "an item without a common meaning")]
         case _:
             return _tool(item, place, raw, native, final=final)
 
@@ -78,7 +78,7 @@ def _message(
 
 
 def user_blocks(content: Any) -> tuple[parts.Block, ...]:
-    """What a user said, from the server's echo of it."""
+    """What the user said, from the server's echo."""
     blocks: list[parts.Block] = []
     for piece in content if isinstance(content, list) else ():
         if not isinstance(piece, dict):
@@ -118,8 +118,9 @@ _READS: Final[dict[str, ToolKind]] = {
 
 
 def command_kind(actions: Sequence[dict[str, Any]] | None) -> ToolKind:
-    """What a command does: it reads if every part of it does, as far as the server can tell."""
-    # Whatever is no word here is no reading.
+    """The tool kind of a command: a reading kind only if the server says so for every part of
+    it."""
+    # An unknown action does not count as reading.
     kinds = {_READS.get(str(action.get("type"))) for action in actions or ()}
     if not kinds or None in kinds:
         return ToolKind.EXECUTE
@@ -212,13 +213,13 @@ def _change(change: shapes.FileUpdateChange) -> parts.FileChange:
     kind = change.kind if isinstance(change.kind, dict) else {}
     moved = kind.get("move_path")
     op = _OPS.get(str(kind.get("type")), FileOp.UNKNOWN)
-    # Only a file that stays has a diff: of others the field holds the whole text.
+    # Only an updated file has a diff: for added and deleted ones the field holds the whole text.
     if op is FileOp.ADD:
         return parts.FileChange(change.path, op, new_text=change.diff)
     if op is FileOp.DELETE:
         return parts.FileChange(change.path, op, old_text=change.diff)
     if isinstance(moved, str):
-        # Behind the diff of a file that moved stands a sentence for people.
+        # The diff of a moved file ends with a sentence for people.
         diff = change.diff.removesuffix(f"\n\nMoved to: {moved}")
         return parts.FileChange(moved, FileOp.MOVE, diff=diff, old_path=change.path)
     return parts.FileChange(change.path, op, diff=change.diff)

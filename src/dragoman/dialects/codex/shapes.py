@@ -1,8 +1,8 @@
-"""The messages of the app-server that we read and write, as far as we use them.
+"""The messages of the app-server that dragoman reads and writes.
 
-Owns the types, in the protocol's own names. Fields that we never look at are left out: the server
-adds new ones with every version, and the raw message is kept anyway. What ends a turn is read with
-the fewest demands, because a turn whose end is not understood would never end.
+The types keep the protocol's own names. Unused fields are omitted: the server adds new ones with
+every version, and the raw message is kept anyway. Messages that end a turn have the fewest required
+fields, because a turn whose end cannot be decoded would never end.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Item(Shape):
 
 
 class TurnOutline(Shape):
-    """A turn without its items, which are told one by one anyway."""
+    """A turn without its items, which are sent one by one anyway."""
 
     id: str
     status: str = ""
@@ -112,7 +112,7 @@ class TurnOutline(Shape):
 
 class Turn(TurnOutline):
     items: list[Raw] = field(default_factory=list)
-    """Decoded one by one: a new kind of item shall not make a whole history unreadable."""
+    """Decoded one by one: a new kind of item must not make a whole history unreadable."""
 
 
 class Thread(Shape):
@@ -128,7 +128,7 @@ class Thread(Shape):
 
 
 class ThreadResponse(Shape):
-    """The answer to starting, resuming and forking a thread, with the settings in force."""
+    """The response to starting, resuming and forking a thread, with the settings in force."""
 
     thread: Thread
     model: str
@@ -159,20 +159,20 @@ class TurnSteerResponse(Shape):
 
 
 class Scope(Shape):
-    """What is about a thread or a turn says so."""
+    """The thread and turn that a message belongs to, if it names them."""
 
     thread_id: str | None = None
     turn_id: str | None = None
 
 
 class ThreadScoped(Shape):
-    """What every notification about a thread has."""
+    """The fields of every notification about a thread."""
 
     thread_id: str
 
 
 class TurnScoped(ThreadScoped):
-    """What every notification about a turn has."""
+    """The fields of every notification about a turn."""
 
     turn_id: str
 

@@ -28,7 +28,7 @@ MODES: Final = {
     "workspace-write": "workspaceWrite",
     "danger-full-access": "dangerFullAccess",
 }
-"""The sandboxes, which are our modes: the word for asking, and the word in an answer."""
+"""The sandboxes, which are dragoman's modes: the word in a request, and the word in a response."""
 
 POLICIES: Final = ("untrusted", "on-request", "never")
 """When the server asks for approval."""
@@ -37,13 +37,14 @@ POLICY_OPTION: Final = "approval_policy"
 
 
 def named(user_agent: str) -> parts.PeerInfo:
-    """Who the server is. It tells its version only in its user agent: ``name/0.166.0 (…)``."""
+    """Name and version of the server, whose version is only in its user agent: ``name/0.166.0
+    (…)``."""
     found = re.search(r"/(\d+\.\d+\.\d+\S*)", user_agent)
     return parts.PeerInfo("codex", "Codex", found[1] if found else None)
 
 
 def peer_info(result: Raw) -> parts.PeerInfo:
-    """Who the server is, from its answer to the handshake."""
+    """Name and version of the server, from its response to the handshake."""
     try:
         return named(msgspec.json.decode(result, type=shapes.InitializeResponse).user_agent)
     except items.UNREADABLE:
@@ -51,7 +52,7 @@ def peer_info(result: Raw) -> parts.PeerInfo:
 
 
 def mode_of(sandbox: Any) -> str | None:
-    """The mode that a sandbox in an answer is; None if it is none that we ask for."""
+    """The mode for a sandbox in a response; None if it is not one of ours."""
     kind = sandbox.get("type") if isinstance(sandbox, dict) else None
     return next((mode for mode, word in MODES.items() if word == kind), None)
 
@@ -66,7 +67,7 @@ def policy_option(policy: Any) -> parts.SessionOption:
 def of_notification(
     method: str, params: Raw, place: EventEnvelope, raw: bytes | None
 ) -> Iterable[Event]:
-    """What a notification says. One that is not known, or not as expected, is `Unknown`."""
+    """Translate a notification. An unknown or unexpected one is `Unknown`."""
     known = _NOTIFICATIONS.get(method)
     if known is None:
         return _unknown(method, params, place, raw, "an unknown notification")
@@ -81,7 +82,7 @@ def of_notification(
 def _unknown(
     method: str, params: Raw, place: EventEnvelope, raw: bytes | None, reason: str
 ) -> tuple[Event, ...]:
-    """What is not understood still belongs to the thread that it names."""
+    """A message that is not understood still belongs to the thread that it names."""
     try:
         scope = msgspec.json.decode(params, type=shapes.Scope)
     except items.UNREADABLE:
@@ -100,7 +101,7 @@ def _at(place: EventEnvelope, thread: str | None, turn: str | None) -> EventEnve
 
 
 def _agent_delta(m: shapes.ItemDelta, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
-    # Spelled out because this is the commonest event of all.
+    # Written out because this is the most common event.
     return (
         model.MessageDelta(
             place.source,
@@ -217,7 +218,7 @@ def ending(turn: shapes.TurnOutline, place: EventEnvelope, raw: bytes | None, na
 
 
 def of_turn(turn: shapes.Turn, place: EventEnvelope, native: str) -> Iterable[Event]:
-    """What a turn in the history of a thread says."""
+    """Translate a turn in the history of a thread."""
     place.turn = turn.id
     yield model.TurnStarted(*place.base(native, None))
     for item in turn.items:
@@ -362,7 +363,7 @@ def _limits(
 
 
 def limits_of(told: shapes.RateLimitSnapshot) -> tuple[parts.Limit, ...]:
-    """What an account may still use: one entry for each time in which it is counted."""
+    """The remaining limits of an account: one entry for each period."""
     name = told.limit_name or told.limit_id or "codex"
     reached = told.rate_limit_reached_type is not None
     return tuple(
@@ -380,7 +381,8 @@ def _compacted(m: shapes.TurnScoped, place: EventEnvelope, raw: bytes | None, na
 
 
 def _new(m: shapes.ThreadNotification, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
-    """The answer to the call that started the thread has said it; one we did not start is new."""
+    """A thread that dragoman started was already reported by the response to that request; any
+    other is new."""
     base = _at(place, m.thread.id, None).base(native, raw)
     return (model.SessionChanged(*base, status="started"),)
 

@@ -1,9 +1,9 @@
 """The engine of the legacy dialects: what their client ends and agent ends share.
 
 A dialect is a table of method names, message shapes and losses, with a function for each meaning
-that is its own. `ClientEnd` turns messages into events, `AgentEnd` turns events into messages. Each
-keeps the state of one connection only. A message is a pair of method and params; in a sequence of
-messages, the next is an alternative to try only after proof that nothing ran.
+that only it has. `ClientEnd` turns messages into events, `AgentEnd` turns events into messages.
+Each keeps the state of one connection only. A message is a pair of method and params; in a sequence
+of messages, the next is an alternative to try only after proof that nothing ran.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from dragoman.wire.messages import UNDECODABLE
 
 Message: TypeAlias = tuple[str, Any]
 PlaceOf: TypeAlias = Callable[[str | None], EventEnvelope]
-"""Where the events of a session belong; None is the session whose turn runs, if one does."""
+"""The envelope for the events of a session; None means the session with a running turn, if any."""
 
 Proof: TypeAlias = tuple[str, Sequence[Message], Callable[[Raw], object]]
-"""What a request is for, the request under each of its names, and what reads its answer."""
+"""The purpose of a request, the request under each of its names, and the reader of its response."""
 
 Cancel: TypeAlias = Literal["request", "notification", "end"]
-"""How a turn is cancelled: by a request whose answer is ignored, by a notification, or only by
-ending the connection."""
+"""How a turn is cancelled: by a request whose response is ignored, by a notification, or only
+by ending the connection."""
 
 Meaning: TypeAlias = Callable[[Any, Any, EventEnvelope, str, bytes], Sequence[Event]]
-"""The events of a notification, given the client end, the decoded message, its place, its method
-and its line."""
+"""The events of a notification, given the client end, the decoded message, its envelope, its
+method and its line."""
 
 
 # -- losses that several dialects have
@@ -61,14 +61,14 @@ and its line."""
 NO_THOUGHTS: Final = Loss("thoughts", (Part.THOUGHTS,))
 NO_PLANS: Final = Loss("plans", (Part.PLANS,))
 NO_DIFFS: Final = Loss("diffs", (Part.CHANGES,))
-NO_MESSAGE_IDS: Final = Loss("the ids of messages", (Part.MESSAGE_IDS,))
+NO_MESSAGE_IDS: Final = Loss("message ids", (Part.MESSAGE_IDS,))
 ONLY_TOOL_NAMES: Final = Loss(
-    "the title and the kind of a tool call: only its name", (Part.TOOL_TITLES, Part.TOOL_KINDS)
+    "the title and the kind of a tool call: it has only a name", (Part.TOOL_TITLES, Part.TOOL_KINDS)
 )
 NO_PERMISSIONS: Final = Loss("permissions", (Part.PERMISSIONS,), ("permissions",))
 NO_USAGE: Final = Loss("usage", (Part.CONTEXT_USAGE, Part.TURN_USAGE))
 ONLY_TURN_USAGE: Final = Loss(
-    "how full the context is, and sums", (Part.CONTEXT_USAGE, Part.TOTAL_USAGE)
+    "context usage, and session totals", (Part.CONTEXT_USAGE, Part.TOTAL_USAGE)
 )
 NO_CLIENT_SERVICES: Final = Loss(
     "the client's files and terminals, and MCP servers", (), ("mcp_stdio", "mcp_http", "mcp_sse")
@@ -78,21 +78,19 @@ NO_SETTINGS: Final = Loss(
     (Part.MODES, Part.MODELS, Part.OPTIONS),
     ("set_mode", "set_model", "set_option"),
 )
-NO_COMMANDS: Final = Loss("which slash commands there are", (Part.COMMANDS,))
+NO_COMMANDS: Final = Loss("the list of slash commands", (Part.COMMANDS,))
 ONLY_TEXT_PROMPTS: Final = Loss(
-    "images, sound and embedded resources in a prompt", (), ("image", "audio", "embedded")
+    "images, audio and embedded resources in a prompt", (), ("image", "audio", "embedded")
 )
-NO_CANCEL: Final = Loss("cancelling: only ending the process stops a turn", (), ("cancel",))
-NO_LOGOUT: Final = Loss(
-    "logging out, and adding to a turn that is running", (), ("logout", "steer")
-)
+NO_CANCEL: Final = Loss("cancellation: only ending the process stops a turn", (), ("cancel",))
+NO_LOGOUT: Final = Loss("logging out, and adding to a running turn", (), ("logout", "steer"))
 
 
 # -- shapes that several dialects have
 
 
 class StopAnswer(Struct, frozen=True, rename="camel"):
-    """The answer to a prompt that only says why the turn ended."""
+    """The response to a prompt that only says why the turn ended."""
 
     stop_reason: str
 
@@ -106,7 +104,7 @@ class TokenUsage(Struct, frozen=True, omit_defaults=True):
 
 
 class Listed(Protocol):
-    """A session that the other side remembers."""
+    """A session that the peer stores."""
 
     @property
     def id(self) -> str: ...
@@ -133,7 +131,7 @@ class SessionOptions(Struct, frozen=True):
 def meanings(
     table: Mapping[str, tuple[Any, Meaning]],
 ) -> dict[str, tuple[Callable[[Raw], Any], Meaning]]:
-    """A table of notifications, each with its shape and its meaning, ready for use."""
+    """A table of notifications, each with its shape and its translation, ready for use."""
     return {
         method: (msgspec.json.Decoder(shape).decode, meaning)
         for method, (shape, meaning) in table.items()
@@ -143,9 +141,9 @@ def meanings(
 class ClientEnd:
     """A dialect as a client speaks it, on one connection.
 
-    Without a table of its own it has no handshake, one session that is just there, text prompts and
-    no notifications, and a turn is cancelled by ending the connection. Methods that read an answer
-    raise a decoder's error for one that is malformed.
+    Without a table of its own it has no handshake, one session that needs no opening, text prompts
+    and no notifications, and a turn is cancelled by ending the connection. Methods that read a
+    response raise a decoder's error if it is malformed.
     """
 
     name: str = ""
@@ -158,18 +156,18 @@ class ClientEnd:
     opens_with: frozenset[str] = frozenset()
     """Which options of a new session it can express: mode, model, mcp_servers, metadata."""
     loads_from_list: bool = False
-    """Whether an earlier session is found by listing, and needs no opening of its own."""
+    """Whether an earlier session is found by listing and needs no opening."""
     blocks: tuple[type, ...] = (Text,)
     """The kinds of blocks that a prompt may have."""
     harmless: frozenset[str] = frozenset()
-    """Which requests may be sent in their next form after any refusal, because a refused one leaves
-    nothing behind: create."""
+    """Which requests may be sent in their next form after any refusal, because a refused one
+    has no effect: create."""
 
     notifications: ClassVar[Mapping[str, tuple[Callable[[Raw], Any], Meaning]]] = {}
     """The notifications of an agent, from `meanings`. Each shape has a `session_id`."""
 
     def hello(self) -> Message | None:
-        """The handshake, if there is one."""
+        """The handshake, if the dialect has one."""
         return None
 
     def hellos(self) -> Sequence[Message]:
@@ -178,11 +176,11 @@ class ClientEnd:
         return () if hello is None else (hello,)
 
     def greeted(self, result: Raw) -> None:
-        """Take over what the handshake was answered with."""
+        """Store the response to the handshake."""
 
     def proof(self, cwd: str) -> Proof | None:
-        """A request whose answer shows that the other side speaks this dialect, where no handshake
-        does. It opens a session, which then is the first."""
+        """A request whose response proves that the peer speaks this dialect, if no handshake
+        does. It opens a session, which becomes the first one."""
         return None
 
     def opening(
@@ -196,18 +194,18 @@ class ClientEnd:
         mcp_servers: Sequence[Mapping[str, Any]],
         metadata: Mapping[str, Any],
     ) -> Sequence[Message]:
-        """How a session is opened; nothing is sent where it is there without asking."""
+        """How to open a session; empty if it needs no request."""
         options = SessionOptions(cwd, mode, model, mcp_servers, metadata)
         return self.open_with(session_id, options)
 
     def open_with(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
-        """How a new session is opened, or an earlier one by its id."""
+        """How to open a new session, or an earlier one by its id."""
         return ()
 
     def opened(
         self, result: Raw | None, session_id: str | None, how: str, place_of: PlaceOf
     ) -> tuple[str, list[Event]]:
-        """The id of the session, and what the answer says besides: settings, history."""
+        """The id of the session, and whatever else the response contains: settings, history."""
         return "default", []
 
     def listing(self, cursor: str | None) -> Sequence[Message]:
@@ -221,11 +219,11 @@ class ClientEnd:
         raise NotImplementedError
 
     def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
-        """What the answer to a prompt says; a `TurnEnded` in it ends the turn."""
+        """Translate the response to a prompt; a `TurnEnded` in it ends the turn."""
         raise NotImplementedError
 
     def notified(self, method: str, params: Raw, line: bytes, place_of: PlaceOf) -> Sequence[Event]:
-        """What a notification says. Never raises."""
+        """Translate a notification. Never raises."""
         try:
             decode, meaning = self.notifications[method]
             message = decode(params)
@@ -236,10 +234,10 @@ class ClientEnd:
         return meaning(self, message, place_of(message.session_id), method, line)
 
     def worked(self, method: str) -> None:
-        """The other side has this method."""
+        """The peer has this method."""
 
     def closing(self, place: EventEnvelope) -> list[Event]:
-        """What has to be said before a turn's last event, however it ends."""
+        """Events that must precede a turn's last event, however it ends."""
         return []
 
     def cancelling(self, session_id: str) -> Message | None:
@@ -250,7 +248,7 @@ class ClientEnd:
 
 
 BareEnd = ClientEnd
-"""The name of the engine for dialects that are written outside of this package."""
+"""The name of the engine for dialects outside of this package."""
 
 
 def text_of(blocks: Sequence[object]) -> str:
@@ -259,15 +257,15 @@ def text_of(blocks: Sequence[object]) -> str:
 
 
 def unsaid(said: str, whole: str | None) -> str:
-    """What an answer that comes as a whole at the end adds to the pieces before it. Without any
-    pieces, the end of the turn itself has the text."""
+    """What a whole answer at the end adds to the chunks before it. Without any chunks, the end
+    of the turn itself has the text."""
     if not said or not whole or said.endswith(whole):
         return ""
     return whole.removeprefix(said)
 
 
 def said(place: EventEnvelope, native: str, text: str) -> list[Event]:
-    """A piece of the agent's answer that no message of its own brought."""
+    """A chunk of the agent's answer that did not come in a message of its own."""
     return [MessageDelta(*place.base(native, None), Role.AGENT, text)] if text else []
 
 
@@ -289,7 +287,8 @@ def tool_named(
     output: Any = UNSET,
     error: Any = UNSET,
 ) -> ToolChanged:
-    """A tool call of which only the name is known: its title is the same, its kind is a guess."""
+    """A tool call of which only the name is known: the name is also its title, and its kind is
+    a guess."""
     return ToolChanged(
         *place.base(native, line),
         tool_id,
@@ -304,7 +303,7 @@ def tool_named(
 
 
 def stopped(result: Raw, place: EventEnvelope, method: str) -> list[Event]:
-    """The end of a turn that was answered with a stop reason only."""
+    """The end of a turn whose response has only a stop reason."""
     return [ended(place, method, bytes(result), _decode_stop(result).stop_reason)]
 
 
@@ -321,21 +320,21 @@ def ended(
     text: str | None = None,
     usage: Usage | None = None,
 ) -> TurnEnded:
-    """The end of a turn, with the outcome that its stop reason means."""
+    """The end of a turn, with the outcome for its stop reason."""
     outcome = words.outcome_of(stop)
     return TurnEnded(*place.base(native, raw), outcome, stop, failure, text, usage)
 
 
 OTHER_VERSION: Final = (
-    "use a version of the agent that speaks the same, or go on with this one: `--any-version`, or "
-    "any_version=True in a program"
+    "use a version of the agent that speaks the same, or continue with this one: `--any-version`, "
+    "or any_version=True in a program"
 )
-"""What helps if an agent answers the handshake with another version of its dialect."""
+"""The hint if an agent answers the handshake with another version of its dialect."""
 
 UNEXPLAINED: Final = "the agent did not say why"
 
 _VAGUE: Final = frozenset({ErrorKind.PEER, ErrorKind.INTERNAL})
-"""Kinds that the words of an error may still refine."""
+"""Kinds that the error message may still refine."""
 
 _RETRYABLE: Final = frozenset({ErrorKind.RATE_LIMITED, ErrorKind.OVERLOADED, ErrorKind.NETWORK})
 
@@ -352,8 +351,8 @@ def failed(
     text: str | None = None,
     usage: Usage | None = None,
 ) -> list[Event]:
-    """The end of a turn by an error, with its report before it."""
-    # A code may say nothing while the words beside it do: a document's own example is like that.
+    """The end of a turn by an error, preceded by its report."""
+    # A code may say nothing while the message does, as in an example in one of the documents.
     if kind in _VAGUE and "rate limit" in message.lower():
         kind = ErrorKind.RATE_LIMITED
     failure = Failure(message, kind, code, kind in _RETRYABLE)
@@ -366,7 +365,7 @@ def failed(
 
 @contextmanager
 def replaying(place: EventEnvelope) -> Iterator[None]:
-    """While the events of a history are made."""
+    """Mark the events of a history as replayed."""
     replay, place.replay = place.replay, True
     try:
         yield
@@ -378,12 +377,12 @@ def replaying(place: EventEnvelope) -> Iterator[None]:
 
 
 class AgentEnd:
-    """What an agent does, in the words of a dialect; an event without a word is left out."""
+    """Translates an agent's events to a dialect; events that it cannot express are dropped."""
 
     roles: ClassVar[frozenset[Role]] = frozenset({Role.AGENT})
-    """Whose words the dialect can tell."""
+    """The roles whose messages the dialect can express."""
     keeps_text: ClassVar[bool] = True
-    """Whether `text` is wanted: for an end that lives for one turn."""
+    """Whether to keep `text`: for an end that lives for one turn."""
 
     def __init__(self) -> None:
         self._said: list[str] = []
@@ -427,14 +426,14 @@ class AgentEnd:
         return []
 
     def begins(self, tool_id: str) -> bool:
-        """Whether a tool call was not told before."""
+        """Whether a tool call is seen for the first time."""
         known = tool_id in self._started
         self._started.add(tool_id)
         return not known
 
 
 def tool_name(event: ToolChanged, known: str = "") -> str:
-    """The one name that a dialect has for a tool call."""
+    """The single name that a dialect has for a tool call."""
     return str(event.name or event.title or known or event.tool_id)
 
 

@@ -23,8 +23,8 @@ from dragoman.events.words import ErrorKind, Loss, Part, Role, ToolStatus
 DIALECT: Final = "chained"
 
 LOSSES: Final = (
-    Loss("a handshake: nothing is known of the agent before it is used"),
-    Loss("the ids of messages", (Part.MESSAGE_IDS, Part.REPLAYED_IDS)),
+    Loss("a handshake: nothing is known about the agent before it is used"),
+    Loss("message ids", (Part.MESSAGE_IDS, Part.REPLAYED_IDS)),
     base.ONLY_TOOL_NAMES,
     Loss(
         "the content and the locations of a tool call: only its result",
@@ -35,15 +35,15 @@ LOSSES: Final = (
     base.NO_PERMISSIONS,
     base.NO_USAGE,
     base.NO_CLIENT_SERVICES,
-    Loss("of a loaded session, everything but its messages"),
+    Loss("everything in a loaded session except its messages"),
     Loss(
-        "resuming, forking, closing and deleting sessions, and more folders for one",
+        "resuming, forking, closing and deleting sessions, and additional folders",
         (),
         ("resume", "fork", "close", "delete", "additional_directories"),
     ),
     base.NO_SETTINGS,
     base.NO_COMMANDS,
-    Loss("sound and embedded resources in a prompt", (), ("audio", "embedded")),
+    Loss("audio and embedded resources in a prompt", (), ("audio", "embedded")),
     base.NO_CANCEL,
     base.NO_LOGOUT,
 )
@@ -51,7 +51,7 @@ LOSSES: Final = (
 LIST: Final = ("session/list", "sessions/list", "list_sessions", "listSessions")
 CREATE: Final = ("session/create", "session/start", "create_session", "startSession")
 PROMPT: Final = ("prompt/send", "message/send", "chat/send", "sendMessage")
-"""The chains, in the order of their families: one place in all three is one style of naming."""
+"""The name chains, ordered by family: the same index in all three is one naming style."""
 
 TEXT: Final = ("message/delta", "stream/chunk", "completion/delta", "text/delta")
 TOOL_START: Final = ("tool/start", "function/call", "action/start")
@@ -64,8 +64,8 @@ PAGE_SIZE: Final = 50
 _ENDS: Final = ("completed", "error")
 """The statuses that end a turn."""
 _ENDED: Final = 32
-"""How many ended turns of a session are remembered, so that a late word about one of them does not
-end the next."""
+"""How many ended turns of a session are remembered, so that a late message about one of them
+does not end the next."""
 
 
 class ListSessions(Struct, frozen=True):
@@ -126,7 +126,7 @@ class Sent(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class About(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What every notification begins with."""
+    """The fields common to all notifications."""
 
     session_id: str | None = None
     turn_id: str | None = None
@@ -140,7 +140,7 @@ class About(Struct, frozen=True, omit_defaults=True, rename="camel"):
 class Delta(About, frozen=True, kw_only=True):
     delta: str
     type: str | None = None
-    """text, tool or reasoning; text if it is left out."""
+    """text, tool or reasoning; text if omitted."""
 
 
 class Reasoning(About, frozen=True, kw_only=True):
@@ -182,7 +182,7 @@ class ErrorNote(About, frozen=True, kw_only=True):
 
 
 def family_of(method: str) -> int | None:
-    """Which style of naming a method belongs to."""
+    """The naming style of a method."""
     for chain in (LIST, CREATE, PROMPT):
         if method in chain:
             return chain.index(method)
@@ -248,7 +248,7 @@ def _error(m: ErrorNote, place: EventEnvelope, native: str, line: bytes) -> list
 
 
 def _in_turn(meaning: Callable[[Any, EventEnvelope, str, bytes], list[Event]]) -> base.Meaning:
-    """A meaning within the turn that the message names, unless that turn is over."""
+    """Translate within the turn that the message names, unless that turn is over."""
 
     def told(
         end: ClientEnd, message: Any, place: EventEnvelope, method: str, line: bytes
@@ -295,14 +295,14 @@ class ClientEnd(base.ClientEnd):
 
     def __init__(self) -> None:
         self.family: int | None = None
-        """The style of naming that the other side answered to."""
+        """The naming style that the peer responded to."""
         self._first: tuple[str, str] | None = None
-        """The folder and the id of a session that nobody uses yet."""
+        """The directory and the id of a session that is not used yet."""
         self._listed: dict[str, Session] = {}
         self._over: dict[str | None, deque[str]] = {}
 
     def _any(self, names: Sequence[str], body: Any) -> Sequence[Message]:
-        """A message under each of its names, that of the known family first."""
+        """A message under each of its names, the name of the known family first."""
         first = None if self.family is None else names[self.family]
         return [(name, body) for name in sorted(names, key=lambda name: name != first)]
 
@@ -316,7 +316,7 @@ class ClientEnd(base.ClientEnd):
         if session_id is not None:
             return ()
         if self._first is not None and (options.cwd, {}) == (self._first[0], options.metadata):
-            # The session that showed the dialect is there already.
+            # The session that proved the dialect is already open.
             return ()
         title = options.metadata.get("title")
         context = {key: value for key, value in options.metadata.items() if key != "title"}
@@ -356,7 +356,7 @@ class ClientEnd(base.ClientEnd):
         sent = Sent() if bytes(result) == b"null" else msgspec.json.decode(result, type=Sent)
         place.turn = sent.turn or place.turn
         self._reuse(place)
-        # An answer that only acknowledges ends nothing. One that calls itself done does.
+        # A response that only acknowledges ends nothing. One with an end status does.
         if sent.status in _ENDS:
             self.remember(place)
             return [base.ended(place, PROMPT[0], bytes(result), sent.status)]
@@ -368,19 +368,19 @@ class ClientEnd(base.ClientEnd):
         return turn in self._over.get(place.session, ())
 
     def _reuse(self, place: EventEnvelope) -> None:
-        """Take the id that an answer gives its turn, also if an ended turn had the same."""
+        """Use the turn id in a response, even if an ended turn had the same."""
         over = self._over.get(place.session, deque())
         while place.turn is not None and place.turn in over:
             over.remove(place.turn)
 
     def remember(self, place: EventEnvelope) -> None:
-        """The turn that runs ends now."""
+        """Mark the running turn as ended."""
         if place.turn is not None:
             over = self._over.setdefault(place.session, deque(maxlen=_ENDED))
             over.append(place.turn)
 
     def worked(self, method: str) -> None:
-        """The other side has this method: its other names are likely of the same family."""
+        """The peer has this method: its other names are likely of the same family."""
         family = family_of(method)
         self.family = self.family if family is None else family
 
@@ -405,7 +405,7 @@ def history(session: Session, place: EventEnvelope) -> list[Event]:
 
 
 class AgentEnd(base.AgentEnd):
-    """What an agent does in one turn, in the words of this dialect, in one family of names."""
+    """Translates an agent's events of one turn to this dialect, in one family of names."""
 
     roles = frozenset({Role.AGENT, Role.THOUGHT})
 
@@ -421,11 +421,11 @@ class AgentEnd(base.AgentEnd):
 
     def tell(self, event: Event) -> list[Message]:
         messages = super().tell(event)
-        # Without streaming, the client is notified of the end of its turn only.
+        # Without streaming, the client is notified only of the end of its turn.
         return messages if self._streams else []
 
     def name(self, names: Sequence[str]) -> str:
-        """The notification's name in the client's family, as far as the family has one."""
+        """The notification's name in the client's family, if the family has one."""
         return names[min(self._family, len(names) - 1)]
 
     def message(self, event: model.MessageDelta) -> Message:

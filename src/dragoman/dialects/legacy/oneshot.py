@@ -30,7 +30,7 @@ LOSSES: Final = (
     base.NO_MESSAGE_IDS,
     base.ONLY_TOOL_NAMES,
     Loss(
-        "the id, the result and the end of a tool call, and where it is at work",
+        "the id, the result, the end and the locations of a tool call",
         (
             Part.TOOL_IDS,
             Part.TOOL_ENDS,
@@ -40,14 +40,14 @@ LOSSES: Final = (
         ),
     ),
     Loss(
-        "which call changed a file, and its texts: only a unified diff, once it is changed",
+        "which call changed a file, and its texts: only a unified diff after the change",
         (Part.CHANGE_TEXTS,),
     ),
     base.NO_PERMISSIONS,
     base.ONLY_TURN_USAGE,
     base.NO_CLIENT_SERVICES,
     Loss(
-        "sessions: listing, loading, resuming, forking, closing, deleting, more folders",
+        "sessions: listing, loading, resuming, forking, closing, deleting, additional folders",
         (),
         ("list", "load", "resume", "fork", "close", "delete", "additional_directories"),
     ),
@@ -80,7 +80,7 @@ class Prompt(Struct, frozen=True):
 
 
 class Note(Struct, frozen=True):
-    """What every notification begins with: it does not name a session."""
+    """The fields common to all notifications; none names a session."""
 
     session_id: ClassVar[None] = None
 
@@ -123,9 +123,9 @@ class ClientEnd(base.ClientEnd):
         self._ids = itertools.count(1)
         self._running: list[str] = []
         self._changed: dict[str, parts.FileChange] = {}
-        """What the turn has changed so far, by path."""
+        """The changes of the turn so far, by path."""
         self._said = ""
-        """What the turn has said so far."""
+        """The answer of the turn so far."""
 
     def hello(self) -> Message:
         return INITIALIZE, Initialize(self._ours)
@@ -169,7 +169,7 @@ class ClientEnd(base.ClientEnd):
     def _file(
         self, change: FileChange, place: EventEnvelope, native: str, line: bytes
     ) -> Sequence[Event]:
-        # A message names one file, and the event all that the turn has changed.
+        # A message names one file, the event all files that the turn has changed.
         known = self._changed.get(change.path)
         diff = change.diff if known is None else f"{known.diff}{change.diff}"
         self._changed[change.path] = parts.FileChange(change.path, FileOp.UNKNOWN, diff=diff)
@@ -193,13 +193,13 @@ class ClientEnd(base.ClientEnd):
 def require_version(answer: Initialized, ours: str) -> None:
     """Raise unless the agent speaks our version."""
     told = [answer.protocol_version]
-    # The document compares a field that its own example does not have; both count.
+    # The document compares a field that its own example lacks; both are accepted.
     if "protocolVersion" in answer.server_capabilities:
         told.append(answer.server_capabilities["protocolVersion"])
     for version in told:
         if version != ours:
             raise ProtocolMismatch(
-                f"the agent speaks version {version!r}, and this client {ours!r}",
+                f"the agent speaks version {version!r}, this client speaks {ours!r}",
                 version=str(version) or None,
                 remedy=base.OTHER_VERSION if version else "",
             )
@@ -212,18 +212,18 @@ _FINISH: Final = {"end_turn": "stop", "max_tokens": "length", "max_turn_requests
 
 
 def finish_reason(stop: str) -> str:
-    """The word for the end of a turn, given the agent's own."""
+    """The stop reason for the agent's own."""
     return _FINISH.get(stop, stop)
 
 
 class AgentEnd(base.AgentEnd):
-    """What an agent does in one turn, in the words of this dialect."""
+    """Translates an agent's events of one turn to this dialect."""
 
     def __init__(self) -> None:
         super().__init__()
         self._changes: dict[str | None, tuple[parts.FileChange, ...]] = {}
         self._completed: dict[str | None, tuple[parts.FileChange, ...]] = {}
-        """The tools that completed, with the changes that were told of each."""
+        """The completed tool calls, with the changes already sent for each."""
 
     def message(self, event: model.MessageDelta) -> Message:
         return CHUNK, Chunk(event.text)
@@ -241,8 +241,8 @@ class AgentEnd(base.AgentEnd):
         return messages
 
     def files(self, event: model.FilesChanged) -> list[Message]:
-        # A change that is only proposed may never be made: it waits for its tool's end, which may
-        # have come before it. The content of a tool is told as a whole each time.
+        # A proposed change may never be made: it waits for the end of its tool call, which may have
+        # come first. The content of a tool call is complete each time.
         told = self._completed.get(event.tool_id, ())
         self._changes[event.tool_id] = tuple(each for each in event.changes if each not in told)
         applied = event.stage is ChangeStage.APPLIED or event.tool_id in self._completed
@@ -256,7 +256,7 @@ class AgentEnd(base.AgentEnd):
 
 
 def _diff(change: parts.FileChange) -> str:
-    """A unified diff of a change that is known as whole texts."""
+    """A unified diff of a change given as whole texts."""
     if change.diff is not None:
         return change.diff
     old, new = change.old_text or "", change.new_text or ""

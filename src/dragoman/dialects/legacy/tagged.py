@@ -21,38 +21,39 @@ from dragoman.events.words import Loss, Outcome, Part, PlanStatus, Role, ToolSta
 
 DIALECT: Final = "tagged"
 VERSION: Final = "1"
-"""The document only says that a version is a string; it names none."""
+"""The document only says that a version is a string; it gives no value."""
 
 VERSIONS: Final = (VERSION, "1.0")
-"""What an agent is greeted with, in this order: one that validates may want the other spelling."""
+"""The versions to greet an agent with, in this order: one that validates may want the other
+spelling."""
 
 LOSSES: Final = (
     Loss("thoughts have no type of their own: they are message chunks with the role `thought`"),
     base.NO_MESSAGE_IDS,
-    Loss("plans have no fields: they travel as text", (Part.PLAN_ENTRIES,)),
+    Loss("plans have no fields: they are sent as text", (Part.PLAN_ENTRIES,)),
     base.ONLY_TOOL_NAMES,
     Loss(
-        "what a tool was given, other than as text; its content and locations",
+        "the input of a tool, other than as text; its content and locations",
         (Part.TOOL_INPUT_VALUES, Part.TOOL_CONTENT, Part.TOOL_LOCATIONS),
     ),
     base.NO_DIFFS,
     base.NO_PERMISSIONS,
     base.NO_USAGE,
     Loss("why a turn failed", (Part.FAILURES,)),
-    Loss("the client's files and terminals: there are capabilities for them, and no methods"),
+    Loss("the client's files and terminals: there are capabilities for them but no methods"),
     Loss(
         "MCP servers, and embedded resources in a prompt",
         (),
         ("mcp_stdio", "mcp_http", "mcp_sse", "embedded"),
     ),
     Loss(
-        "listing, loading, resuming, forking, closing and deleting sessions, and more folders",
+        "listing, loading, resuming, forking, closing and deleting sessions, additional folders",
         (),
         ("list", "load", "resume", "fork", "close", "delete", "additional_directories"),
     ),
     base.NO_SETTINGS,
     base.NO_COMMANDS,
-    Loss("a cancel is only read between two requests by a serial agent"),
+    Loss("a serial agent reads a cancel only between two requests"),
     base.NO_LOGOUT,
 )
 
@@ -208,7 +209,7 @@ class ClientEnd(base.ClientEnd):
         can = answer.capabilities.prompt_capabilities
         self.version = answer.protocol_version
         self.info = parts.PeerInfo(answer.agent_info.name, None, answer.agent_info.version or None)
-        # `loadSession` may be true, but there is no method to load one with.
+        # `loadSession` may be true, but there is no method to load a session.
         self.capabilities = parts.Capabilities(image=can.image, audio=can.audio, cancel=True)
 
     def open_with(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
@@ -243,7 +244,7 @@ class ClientEnd(base.ClientEnd):
                 return (_tool(update.tool_call, place, native, line),)
             case "planUpdate" if update.chunk:
                 return (model.PlanSet(*place.base(native, line), text=update.chunk),)
-        return (model.Unknown(*place.base(native, line), "nothing that has a meaning here"),)
+        return (model.Unknown(*place.base(native, line), "an update without a known meaning"),)
 
     notifications = base.meanings({UPDATE: (SessionUpdate, _update)})
 
@@ -264,7 +265,7 @@ def _part(block: parts.Block) -> PromptPart:
 
 
 def block_of(part: PromptPart) -> parts.Block:
-    """A part of a prompt in the common vocabulary."""
+    """Convert a part of a prompt to the common vocabulary."""
     match part.type:
         case "text":
             return parts.Text(part.text)
@@ -298,14 +299,14 @@ _STOPS: Final = {"end_turn": "endTurn", "cancelled": "cancelled"}
 
 
 def stop_reason(stop: str) -> str:
-    """The word for the end of a turn, given the agent's own. What has none did not end well."""
+    """The stop reason for the agent's own. One that the dialect lacks counts as a failure."""
     if stop in _STOPS:
         return _STOPS[stop]
     return "endTurn" if words.outcome_of(stop) is Outcome.OK else "error"
 
 
 class AgentEnd(base.AgentEnd):
-    """What an agent does in one session, in the words of this dialect."""
+    """Translates an agent's events of one session to this dialect."""
 
     roles = frozenset(_ROLE_WORDS)
     keeps_text = False
@@ -351,7 +352,7 @@ def _step(entry: parts.PlanEntry) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value in a field that only takes text."""
+    """A value as text, for a field that only takes text."""
     if value is UNSET or value is None:
         return ""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,8 +1,8 @@
 """The threads dialect: threads and turns, where the response to a turn is its result.
 
 Method names, message shapes and event translations for both ends. The handshake is optional.
-Progress notifications have no fixed names: the text in one is read by its field. A failed turn is
-answered with a result that says so, not with a JSON-RPC error.
+Progress notifications have no fixed names: their text is found by its field. The response to a
+failed turn is a result that says so, not a JSON-RPC error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dragoman.wire.messages import UNDECODABLE
 
 DIALECT: Final = "threads"
 SERVICE: Final = "gdd_peer_delegation"
-"""The name by which a client introduces itself, unless it is given another."""
+"""The client's default name."""
 
 LOSSES: Final = (
     base.NO_MESSAGE_IDS,
@@ -30,10 +30,10 @@ LOSSES: Final = (
     Loss("tool calls, diffs and plans", (Part.TOOLS, Part.CHANGES, Part.PLANS)),
     base.NO_PERMISSIONS,
     base.ONLY_TURN_USAGE,
-    Loss("the ids of replayed messages", (Part.REPLAYED_IDS,)),
+    Loss("ids of replayed messages", (Part.REPLAYED_IDS,)),
     base.NO_CLIENT_SERVICES,
     Loss(
-        "listing, forking, closing and deleting sessions, and more folders for one",
+        "listing, forking, closing and deleting sessions, and additional folders",
         (),
         ("list", "fork", "close", "delete", "additional_directories"),
     ),
@@ -49,18 +49,18 @@ START: Final = "threadStart"
 RESUME: Final = "threadResume"
 TURN: Final = "turn"
 PROGRESS: Final = "turn_progress"
-"""What our own agents call progress; the dialect leaves the name to the agent."""
+"""The method name for progress of dragoman's own agents; the dialect leaves it to the agent."""
 
 
 class Service(Struct, frozen=True):
-    """`threadStart` and the handshake: who is asking."""
+    """`threadStart` and the handshake: the client's name."""
 
     service_name: str = SERVICE
     raw_events: bool = field(default=False, name="experimentalRawEvents")
 
 
 class Thread(Struct, frozen=True, rename="camel"):
-    """`threadResume`, and the answer to every opening."""
+    """`threadResume`, and the response to every opening."""
 
     thread_id: str
 
@@ -88,17 +88,17 @@ class Result(Struct, frozen=True, omit_defaults=True, rename="camel"):
     usage: Usage | None = None
     error: Error | None = None
     text: str | None = None
-    """What was asked; only in a history."""
+    """The prompt; only in a history."""
 
 
 class State(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What a resumed thread looks like. The document names no fields, so the usual ones count."""
+    """A resumed thread. The document names no fields, so the usual names are tried."""
 
     thread_id: str
     turns: list[Result] = field(default_factory=list)
     history: list[Result] = field(default_factory=list)
     last_result: Result | str | None = None
-    """The last turn, or only what it said."""
+    """The last turn, or only its text."""
 
 
 class Progress(Struct, frozen=True, rename="camel"):
@@ -108,7 +108,7 @@ class Progress(Struct, frozen=True, rename="camel"):
 
 
 class Notification(Struct, frozen=True, rename="camel"):
-    """A notification of any name. The document names no fields, so the usual ones count."""
+    """A notification of any name. The document names no fields, so the usual names are tried."""
 
     thread_id: str | None = None
     text: Any = None
@@ -123,12 +123,12 @@ class Notification(Struct, frozen=True, rename="camel"):
 
     @property
     def piece(self) -> str:
-        """A piece of the answer."""
+        """A chunk of the answer."""
         return _first(self.text, self.delta, self.content)
 
     @property
     def notice(self) -> str:
-        """What the user should know meanwhile."""
+        """A notice for the user."""
         return _first(self.message, self.title)
 
 
@@ -153,7 +153,7 @@ ERRORS: Final[dict[str, ErrorKind]] = {
     "internal": ErrorKind.INTERNAL,
     "internal_error": ErrorKind.INTERNAL,
 }
-"""What the codes of a failed turn mean; others are the peer's own."""
+"""The meaning of the codes of a failed turn; others are the peer's own."""
 
 
 # -- the client's end
@@ -173,7 +173,7 @@ class ClientEnd(base.ClientEnd):
         self._greeted = False
         self._first: str | None = None
         self._said = ""
-        """What progress has told of the answer in this turn."""
+        """The part of the answer that progress has delivered in this turn."""
 
     def hello(self) -> Message | None:
         return (INITIALIZE, self._service) if self._handshake else None
@@ -186,7 +186,8 @@ class ClientEnd(base.ClientEnd):
         return None if self._greeted else ("create", self._starting(), self.greeted)
 
     def _starting(self) -> Sequence[Message]:
-        """How a thread is started; an agent may want the handshake first, which starts one, too."""
+        """How to start a thread; an agent may require the handshake first, which starts one,
+        too."""
         start = (START, self._service)
         return (start,) if self._greeted else (start, (INITIALIZE, self._service))
 
@@ -196,7 +197,7 @@ class ClientEnd(base.ClientEnd):
     def open_with(self, session_id: str | None, options: SessionOptions) -> Sequence[Message]:
         if session_id is not None:
             return ((RESUME, Thread(session_id)),)
-        # A handshake is answered with a thread: the first one is there already.
+        # The response to a handshake has a thread: the first one is already open.
         return () if self._first is not None else self._starting()
 
     def opened(
@@ -266,7 +267,7 @@ def of_result(result: Result, place: EventEnvelope, raw: bytes | None) -> list[E
 
 
 def history(state: State, place: EventEnvelope) -> list[Event]:
-    """The turns of a thread as a replay, the last known result behind them."""
+    """The turns of a thread as a replay, followed by the last known result."""
     turns = state.turns or state.history
     last = state.last_result
     if isinstance(last, str):
@@ -290,7 +291,7 @@ def history(state: State, place: EventEnvelope) -> list[Event]:
 
 
 class AgentEnd(base.AgentEnd):
-    """What an agent does in one turn, in the words of this dialect."""
+    """Translates an agent's events of one turn to this dialect."""
 
     def __init__(self, thread_id: str, turn_id: str) -> None:
         super().__init__()
@@ -312,5 +313,5 @@ _NUMBERS: Final = {
 
 
 def error_code(number: int) -> str:
-    """The word for an error that an agent knows by its number."""
+    """The error word for a JSON-RPC error code."""
     return _NUMBERS.get(number, f"error_{abs(number)}")

@@ -1,11 +1,10 @@
 """The Agent Client Protocol, version 1: typed values and the table of methods.
 
-Owns what the protocol says and nothing of how it is spoken: no bytes are read here, nothing waits,
-nothing is logged. `decode` and `encode` read and write values; `method_table` lists the methods.
-Types that are not stable yet are in `unstable`, behind an explicit switch.
+No I/O, no waiting and no logging here. `decode` and `encode` read and write values; `method_table`
+lists the methods. Types that are not stable yet are in `unstable`, behind an explicit switch.
 
-Names of types are those of the protocol's schema; attributes are in snake_case. Enumerations are
-open: the fields are `str`, and a class such as `StopReason` holds the known values.
+Type names are those of the protocol's schema; attributes are in snake_case. Enumerations are open:
+the fields are `str`, and a class such as `StopReason` holds the known values.
 """
 
 from __future__ import annotations
@@ -233,7 +232,7 @@ from dragoman.dialects.acp.v1.updates import (
     command,
 )
 
-# The schema has a name for each of these; here they are plain text, or one shape for all.
+# The schema has a name for each of these; here they are plain text, or share one shape.
 AuthMethodId: TypeAlias = str
 CompactionId: TypeAlias = str
 ElicitationId: TypeAlias = str

@@ -1,12 +1,11 @@
-"""From bytes to values of the protocol, and back.
+"""Decode bytes to values of the protocol, and encode them.
 
-Owns the two ways of decoding: the fast one, a msgspec decoder per type that accepts exactly what
-this version knows, and after its refusal the tolerant one (`tolerant`). It knows no method: those
-are in `methods`.
+There are two decoders: the fast one, a msgspec decoder per type that accepts exactly what this
+version knows, and after its refusal the tolerant one (`tolerant`). Methods are in `methods`.
 
 Decoding raises `msgspec.ValidationError` (a `ValueError`) and nothing else, whatever the bytes.
-Encoding is msgspec's, with a second pass for values that carry what this version does not know:
-those fields and objects go back where they were found.
+Encoding is msgspec's, with a second pass for values that carry unknown fields or objects: those go
+back where they were found.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from dragoman.wire.messages import Reserved, mend
 T = TypeVar("T")
 
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What the decoder raises for bytes that are not what was asked for."""
+"""What the decoder raises for bytes that do not fit the type."""
 
 
 def _hook(hint: type, value: Any) -> Any:
-    """Read what msgspec cannot: a union without tags. Nothing is ever read into `extra`."""
+    """Decode what msgspec cannot: a union without tags. Nothing is ever decoded into `extra`."""
     if hint is Kept:
         raise msgspec.ValidationError(f"`{EXTRA}` is reserved")
     return convert(value, hint)
 
 
 class _Decoders(dict[Any, Any]):
-    """A decoder per type, made when it is first needed: all of them at once cost tens of
-    milliseconds, and most programs use few."""
+    """A decoder per type, created on first use: all of them at once take tens of milliseconds,
+    and most programs use few."""
 
     def __missing__(self, hint: Any) -> Any:
         decode = msgspec.json.Decoder(hint, dec_hook=_hook).decode
@@ -52,10 +51,10 @@ def decode(data: bytes | bytearray | memoryview | Raw, hint: type[T]) -> T: ...
 @overload
 def decode(data: bytes | bytearray | memoryview | Raw, hint: Any) -> Any: ...
 def decode(data: bytes | bytearray | memoryview | Raw, hint: Any) -> Any:
-    """The JSON text as a value of the type `hint`, a type of this package or a union of them.
+    """Decode JSON text to the type `hint`, a type of this package or a union of them.
 
-    No bytes at all, and null, stand for the empty object: both are in use for "no parameters" and
-    "no result". Raises `msgspec.ValidationError`.
+    Empty input and null stand for the empty object: both are in use for "no parameters" and "no
+    result". Raises `msgspec.ValidationError`.
     """
     try:
         return _decoders[hint](data)
@@ -64,7 +63,7 @@ def decode(data: bytes | bytearray | memoryview | Raw, hint: Any) -> Any:
 
 
 def decoder(hint: type[T]) -> Callable[[bytes | Raw], T]:
-    """`decode` for one type, for whoever decodes nothing else as often."""
+    """`decode` bound to one type, for callers that decode it often."""
     fast: Callable[[bytes | Raw], T] | None = None
 
     def decode_one(data: bytes | Raw) -> T:
@@ -81,7 +80,7 @@ def decoder(hint: type[T]) -> Callable[[bytes | Raw], T]:
 
 
 def _decode_tolerantly(data: Any, hint: Any) -> Any:
-    # Half an emoji in a chunk of streamed text must not cost the chunk.
+    # Half an emoji in a chunk of streamed text must not lose the chunk.
     text = mend(bytes(data))
     try:
         value = msgspec.json.decode(text) if text else None
@@ -97,11 +96,11 @@ def convert(value: Any, hint: type[T]) -> T: ...
 @overload
 def convert(value: Any, hint: Any) -> Any: ...
 def convert(value: Any, hint: Any) -> Any:
-    """A value that is already decoded JSON (dict, list, str …) as a value of the type `hint`.
+    """Convert decoded JSON (dict, list, str …) to the type `hint`.
 
     Parts of the given value are kept, not copied. Raises `msgspec.ValidationError`.
     """
-    # Not at the top: many conversations have nothing that the strict decoder refuses.
+    # Not at the top: in many conversations the strict decoder refuses nothing.
     from dragoman.dialects.acp.v1 import tolerant
 
     try:
@@ -115,14 +114,14 @@ _EXTRA_BYTES = EXTRA.encode()
 
 
 def encode(value: Any) -> bytes:
-    """A value of the protocol as JSON text.
+    """Encode a value of the protocol as JSON text.
 
     Raises `msgspec.EncodeError` for what JSON cannot hold (lone surrogates, endless nesting), and
-    `TypeError` for objects that are no values of the protocol.
+    `TypeError` for objects that are not values of the protocol.
     """
     try:
         data = _encode(value)
-        # Looking for its first byte takes a fifth of the time, and mostly that is all.
+        # Searching for its first byte takes a fifth of the time, and usually that is enough.
         if _EXTRA_BYTES[0] in data and _EXTRA_BYTES in data:
             data = _encode(_flatten(value))
     except (UnicodeEncodeError, RecursionError) as error:
@@ -131,10 +130,10 @@ def encode(value: Any) -> bytes:
 
 
 def _flatten(value: Any) -> Any:
-    """The value with every `extra` put beside the other fields of its object.
+    """The value with the entries of every `extra` beside the other fields of its object.
 
-    Walks along values of the protocol only: what stands in `_meta` and the like is plain JSON,
-    and may well contain the reserved name.
+    Descends into values of the protocol only: `_meta` and similar fields hold plain JSON, which may
+    contain the reserved name.
     """
     if isinstance(value, Unknown):
         return value.raw
@@ -162,13 +161,13 @@ def _flatten_struct(value: Wire) -> dict[str, Any]:
 
 
 RESERVED: Final = Reserved(_EXTRA_BYTES, _flatten)
-"""For connections, which write values of the protocol as parts of messages: with it they may be
-given the values themselves, and what `encode` does is done to the whole message in one pass."""
+"""For connections, which write values of the protocol as parts of messages: they can then be
+passed the values themselves, and the work of `encode` is done on the whole message in one pass."""
 
 
 @functools.cache
 def _layout(struct: type[Wire]) -> tuple[tuple[str, str, Any, Any], ...]:
-    """Name, wire name, default, and the factory of a default that may be left out when empty."""
+    """Name, wire name, default, and the factory of a default that may be omitted when empty."""
     return tuple(
         (
             info.name,

@@ -1,9 +1,9 @@
-"""Content blocks, tool calls as they are reported, and requests for permission to carry one out.
+"""Content blocks, tool calls as they are reported, and permission requests for them.
 
-Owns the blocks of which prompts, messages and tool results are made, `ToolCallUpdate`, which stands
-both in a permission request and (tagged) in a session update, and `session/request_permission`.
-None always means "not said": in an update it leaves the value as it was, in a first report the
-protocol's default holds.
+Defines the blocks of which prompts, messages and tool results are made, `ToolCallUpdate`, which
+appears both in a permission request and (tagged) in a session update, and
+`session/request_permission`. None always means "not sent": in an update it leaves the value
+unchanged, in a first report the protocol's default applies.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from dragoman.dialects.acp.v1.shape import UNKNOWN_TAG, Family, Unknown, Wire
 
 
 class Role(StrEnum):
-    """For whom a piece of content is meant; other values may come."""
+    """The intended audience of a piece of content; other values may come."""
 
     ASSISTANT = "assistant"
     USER = "user"
@@ -45,7 +45,7 @@ class ImageContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="image
 
 
 class AudioContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="audio"):
-    """Sound in base64. In a prompt it needs `promptCapabilities.audio`."""
+    """Audio in base64. In a prompt it needs `promptCapabilities.audio`."""
 
     data: str
     mime_type: str
@@ -53,7 +53,7 @@ class AudioContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="audio
 
 
 class ResourceLink(Wire, frozen=True, kw_only=True, tag_field="type", tag="resource_link"):
-    """The address of something the agent can read. Every agent accepts it in a prompt."""
+    """The URI of something the agent can read. Every agent accepts it in a prompt."""
 
     uri: str
     name: str
@@ -65,7 +65,7 @@ class ResourceLink(Wire, frozen=True, kw_only=True, tag_field="type", tag="resou
 
 
 class ResourceContents(Family):
-    """The contents of a resource: text if there is a text, else a blob."""
+    """The contents of a resource: text if there is a `text` field, else a blob."""
 
     __slots__ = ()
 
@@ -150,7 +150,8 @@ class Content(Wire, frozen=True, kw_only=True, tag_field="type", tag="content"):
 
 
 class Diff(Wire, frozen=True, kw_only=True, tag_field="type", tag="diff"):
-    """A change of one file, as the whole text before and after; no `old_text` is a new file."""
+    """A change of one file, as the whole text before and after. Without `old_text` the file is
+    new."""
 
     path: str
     new_text: str
@@ -158,7 +159,7 @@ class Diff(Wire, frozen=True, kw_only=True, tag_field="type", tag="diff"):
 
 
 class Terminal(Wire, frozen=True, kw_only=True, tag_field="type", tag="terminal"):
-    """The live output of a terminal made with `terminal/create`."""
+    """The live output of a terminal created with `terminal/create`."""
 
     terminal_id: str
 
@@ -192,7 +193,7 @@ class ToolCallUpdate(Wire, frozen=True, kw_only=True):
 
 
 class PermissionOptionKind(StrEnum):
-    """The known meanings of an option; other values may come and are never chosen by policy."""
+    """The known meanings of an option; other values may come, and a policy never chooses them."""
 
     ALLOW_ONCE = "allow_once"
     ALLOW_ALWAYS = "allow_always"
@@ -209,7 +210,7 @@ class PermissionOption(Wire, frozen=True, kw_only=True):
 
 
 class RequestPermissionRequest(Wire, frozen=True, kw_only=True):
-    """`session/request_permission`: may this tool call run?"""
+    """`session/request_permission`: ask whether this tool call may run."""
 
     session_id: str
     tool_call: ToolCallUpdate
@@ -231,7 +232,7 @@ class CancelledPermissionOutcome(
 
 
 class UnknownPermissionOutcome(Unknown, frozen=True, tag_field="outcome", tag=UNKNOWN_TAG):
-    """An outcome this version does not know; an agent does not take it for consent."""
+    """An outcome this version does not know; an agent does not treat it as consent."""
 
 
 RequestPermissionOutcome: TypeAlias = (

@@ -1,10 +1,9 @@
 """The handshake: versions, names and capabilities of both sides, and authentication.
 
-Owns `initialize`, `authenticate`, `logout` and every capability object. It does not know what a
-capability permits: the gates in `methods` do. An absent capability is an unsupported one, and a
-malformed one counts as absent, so that no capability can make the handshake fail. An authentication
-method without a `type`, or with one that is not known, is one that the agent carries out itself:
-the protocol says so.
+Defines `initialize`, `authenticate`, `logout` and every capability object. What a capability
+permits is defined by the gates in `methods`. An absent capability is unsupported, and a malformed
+one counts as absent, so that no capability can make the handshake fail. An authentication method
+without a `type`, or with an unknown one, is carried out by the agent itself: the protocol says so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from dragoman.dialects.acp.v1.shape import STRICT, Family, Supported, Wire
 
 
 class AuthMethodFamily(Family):
-    """The kinds of authentication methods, told apart by `type`."""
+    """The kinds of authentication methods, distinguished by `type`."""
 
     __slots__ = ()
 
@@ -52,7 +51,7 @@ class AuthMethodTerminal(
 
 
 class AuthEnvVar(Wire, frozen=True, kw_only=True):
-    """A variable that has to be set before the agent starts."""
+    """A variable that must be set before the agent starts."""
 
     name: str
     label: str | None = None
@@ -63,7 +62,8 @@ class AuthEnvVar(Wire, frozen=True, kw_only=True):
 class AuthMethodEnvVar(
     Wire, AuthMethodFamily, frozen=True, kw_only=True, tag_field="type", tag="env_var"
 ):
-    """Variables must be set before the agent starts. No schema has it any more; agents send it."""
+    """Variables must be set before the agent starts. It was removed from the schema, but agents
+    still send it."""
 
     id: str
     name: str
@@ -97,13 +97,13 @@ class LogoutResponse(Wire, frozen=True, kw_only=True):
 
 
 class AgentAuthCapabilities(Wire, frozen=True, kw_only=True):
-    """What the agent offers around authentication."""
+    """What the agent offers for authentication."""
 
     logout: Supported | None = None
 
 
 class AuthCapabilities(Wire, frozen=True, kw_only=True):
-    """What the client offers around authentication."""
+    """What the client offers for authentication."""
 
     terminal: bool = False
 
@@ -133,7 +133,7 @@ class SessionConfigOptionsCapabilities(Wire, frozen=True, kw_only=True):
 
 
 class ClientSessionCapabilities(Wire, frozen=True, kw_only=True):
-    """Which session updates beyond the baseline the client understands."""
+    """Which session updates beyond the baseline the client supports."""
 
     compaction: Supported | None = None
     config_options: SessionConfigOptionsCapabilities | None = None
@@ -141,7 +141,7 @@ class ClientSessionCapabilities(Wire, frozen=True, kw_only=True):
 
 
 class ElicitationCapabilities(Wire, frozen=True, kw_only=True):
-    """In which ways the client can ask its user; without `form` and `url`, in none."""
+    """How the client can ask its user; without `form` and `url`, not at all."""
 
     form: Supported | None = None
     url: Supported | None = None
@@ -158,7 +158,7 @@ class ClientCapabilities(Wire, frozen=True, kw_only=True):
 
 
 class PromptCapabilities(Wire, frozen=True, kw_only=True):
-    """Which content blocks beyond text and resource links a prompt may have."""
+    """Which content blocks besides text and resource links a prompt may have."""
 
     image: bool = False
     audio: bool = False
@@ -166,7 +166,7 @@ class PromptCapabilities(Wire, frozen=True, kw_only=True):
 
 
 class McpCapabilities(Wire, frozen=True, kw_only=True):
-    """How the agent can reach MCP servers, besides starting them."""
+    """How the agent can reach MCP servers, apart from starting them."""
 
     http: bool = False
     sse: bool = False
@@ -201,8 +201,8 @@ class InitializeRequest(Wire, frozen=True, kw_only=True):
 
 
 def version_note(client: InitializeRequest) -> str | None:
-    """What to log about a client that asked for a newer version than ours. It is answered with
-    ours, as the protocol wants it, and one that speaks no other than its own then goes away."""
+    """The log message for a client that requested a newer version than ours. We respond with
+    ours, as the protocol requires, and a client that speaks only its own then disconnects."""
     if client.protocol_version <= PROTOCOL_VERSION:
         return None
     who = client.client_info.name if client.client_info is not None else "the client"
@@ -214,7 +214,7 @@ def version_note(client: InitializeRequest) -> str | None:
 
 
 class InitializeResponse(Wire, frozen=True, kw_only=True):
-    """The version both will speak: the client's if the agent has it, else the agent's newest."""
+    """The version to use: the client's if the agent supports it, else the agent's newest."""
 
     protocol_version: int
     agent_capabilities: AgentCapabilities = field(default_factory=AgentCapabilities)

@@ -1,8 +1,7 @@
 """The methods of the protocol, as one table of data.
 
-Owns what a method is (its name, direction, kind, types and gate), the rule by which a gate is open,
-and every method. The stable methods are `METHODS`; `method_table` adds the legacy and,
-on demand, the unstable ones.
+Defines `Method` (name, direction, kind, types and gate), when a gate is open, and every method. The
+stable methods are `METHODS`; `method_table` adds the legacy and, on demand, the unstable ones.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ Body: TypeAlias = bytes | bytearray | memoryview | Raw
 
 
 class Gate(Struct, frozen=True):
-    """The capability a method needs: announced by `side`, at any one of `paths`.
+    """The capability a method needs: advertised by `side`, at any one of `paths`.
 
     A path is dotted and in wire spelling, within `agentCapabilities` or `clientCapabilities`.
     """
@@ -45,7 +44,7 @@ class Gate(Struct, frozen=True):
     paths: tuple[str, ...]
 
     def is_open(self, capabilities: Wire) -> bool:
-        """Whether the capabilities (of `side`) announce it: with true, or with an object."""
+        """Whether the capabilities (of `side`) advertise it: with true, or with an object."""
         return any(_announced(capabilities, path) for path in self.paths)
 
 
@@ -57,7 +56,7 @@ def _announced(capabilities: Wire, path: str) -> bool:
             if attribute is not None:
                 value = getattr(value, attribute)
             else:
-                # A capability that only the unstable types have is still there, unread.
+                # A capability that only the unstable types define is still in `extra`.
                 value = (value.extra or {}).get(name)
         else:
             value = value.get(name) if isinstance(value, dict) else None
@@ -81,18 +80,19 @@ class Method(Struct, Generic[P, R], frozen=True):
     stability: Stability = "stable"
 
     def decode_params(self, data: Body) -> P:
-        """The parameters; none at all count as an empty object. Raises msgspec.ValidationError."""
+        """Decode the parameters; absent ones count as an empty object. Raises
+        msgspec.ValidationError."""
         params: P = codec.decode(data, self.params)
         return params
 
     def decode_result(self, data: Body) -> R:
-        """The result; null counts as an empty object. Raises msgspec.ValidationError."""
+        """Decode the result; null counts as an empty object. Raises msgspec.ValidationError."""
         result: R = codec.decode(data, self.result)
         return result
 
 
 class MethodTable:
-    """Methods by name. One name may stand for a request and for a notification."""
+    """Methods by name. One name may be both a request and a notification."""
 
     def __init__(self, methods: Iterable[Method[Any, Any]]) -> None:
         self._methods = {(method.kind, method.name): method for method in methods}
@@ -104,11 +104,11 @@ class MethodTable:
         return len(self._methods)
 
     def request(self, name: str) -> Method[Any, Any] | None:
-        """The request of this name, or None."""
+        """The request with this name, or None."""
         return self._methods.get(("request", name))
 
     def notification(self, name: str) -> Method[Any, Any] | None:
-        """The notification of this name, or None."""
+        """The notification with this name, or None."""
         return self._methods.get(("notification", name))
 
 
@@ -281,7 +281,7 @@ CANCEL_REQUEST: Final[Method[session.CancelRequestNotification, None]] = Method(
 
 
 def cancel_notice(id: Id) -> tuple[str, session.CancelRequestNotification]:
-    """The notification that a request was given up, for `ConnectionSettings.cancel_notice`."""
+    """The notification that a request was cancelled, for `ConnectionSettings.cancel_notice`."""
     return CANCEL_REQUEST.name, session.CancelRequestNotification(request_id=id)
 
 
@@ -328,7 +328,8 @@ SESSION_SET_MODEL: Final[
 
 @functools.cache
 def method_table(*, unstable: bool = False) -> MethodTable:
-    """The stable and legacy methods; with `unstable` also those, and the wider types of others."""
+    """The stable and legacy methods; with `unstable` also the unstable ones, and wider types
+    for others."""
     methods = (*METHODS, SESSION_SET_MODEL)
     if unstable:
         from dragoman.dialects.acp.v1.unstable.methods import UNSTABLE_METHODS

@@ -1,9 +1,9 @@
 """What an agent may ask its client to do: read and write files, run commands, ask the user.
 
-Owns the bodies of `fs/…`, `terminal/…` and `elicitation/…`. It touches no file, starts no process
-and does not check answers against a schema. Paths are absolute and lines count from 1. Modes,
-actions and property types of elicitations are open: an unknown one is kept whole and never taken
-for a known one.
+Defines the bodies of `fs/…`, `terminal/…` and `elicitation/…`. It touches no file, starts no
+process and does not check answers against a schema. Paths are absolute and lines count from 1.
+Modes, actions and property types of elicitations are open: an unknown one is kept whole and never
+treated as a known one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class ReadTextFileResponse(Wire, frozen=True, kw_only=True):
 
 
 class WriteTextFileRequest(Wire, frozen=True, kw_only=True):
-    """`fs/write_text_file`: the file's new text; the file is made if there is none."""
+    """`fs/write_text_file`: the file's new text; a missing file is created."""
 
     session_id: str
     path: str
@@ -44,7 +44,7 @@ class WriteTextFileResponse(Wire, frozen=True, kw_only=True):
 
 
 class CreateTerminalRequest(Wire, frozen=True, kw_only=True):
-    """`terminal/create`: start a command; keep the last `output_byte_limit` bytes it prints."""
+    """`terminal/create`: start a command; keep the last `output_byte_limit` bytes of its output."""
 
     session_id: str
     command: str
@@ -68,7 +68,7 @@ class TerminalExitStatus(Wire, frozen=True, kw_only=True):
 
 
 class TerminalOutputRequest(Wire, frozen=True, kw_only=True):
-    """`terminal/output`: what was printed so far."""
+    """`terminal/output`: the output so far."""
 
     session_id: str
     terminal_id: str
@@ -83,7 +83,7 @@ class TerminalOutputResponse(Wire, frozen=True, kw_only=True):
 
 
 class WaitForTerminalExitRequest(Wire, frozen=True, kw_only=True):
-    """`terminal/wait_for_exit`: answered when the command ends."""
+    """`terminal/wait_for_exit`: the response comes when the command ends."""
 
     session_id: str
     terminal_id: str
@@ -104,7 +104,7 @@ class KillTerminalRequest(Wire, frozen=True, kw_only=True):
 
 
 class KillTerminalResponse(Wire, frozen=True, kw_only=True):
-    """The command was told to end."""
+    """The command was asked to end."""
 
 
 class ReleaseTerminalRequest(Wire, frozen=True, kw_only=True):
@@ -115,7 +115,7 @@ class ReleaseTerminalRequest(Wire, frozen=True, kw_only=True):
 
 
 class ReleaseTerminalResponse(Wire, frozen=True, kw_only=True):
-    """The terminal is gone."""
+    """The terminal was released."""
 
 
 class StringFormat(StrEnum):
@@ -178,7 +178,7 @@ class BooleanPropertySchema(Wire, frozen=True, kw_only=True, tag_field="type", t
 
 
 class MultiSelectItemsFamily(Family):
-    """The choices of a multiple choice: texts, or choices with titles."""
+    """The options of a multiple choice: texts, or choices with titles."""
 
     __slots__ = ()
 
@@ -187,7 +187,7 @@ class MultiSelectItemsFamily(Family):
         kind = raw.get("type")
         if kind == "string":
             return StringMultiSelectItems
-        # Other types are kept whole, but something without a type can only be the titled form.
+        # Other types are kept whole, but an object without a type can only be the titled form.
         return UnknownMultiSelectItems if isinstance(kind, str) else TitledMultiSelectItems
 
 
@@ -245,7 +245,7 @@ ElicitationPropertySchema: TypeAlias = (
 class ElicitationSchema(Wire, frozen=True, kw_only=True):
     """A form: named properties, some of them required."""
 
-    # A default that is made by a function is not omitted: readers of JSON Schema expect a type.
+    # A default made by a factory is not omitted: readers of JSON Schema expect a type.
     type: str = field(default_factory=lambda: "object")
     title: str | None = None
     description: str | None = None
@@ -273,14 +273,14 @@ class ElicitationForm(ElicitationScope, frozen=True, kw_only=True, tag_field="mo
 
 
 class ElicitationUrl(ElicitationScope, frozen=True, kw_only=True, tag_field="mode", tag="url"):
-    """Ask the user to open an address; needs `elicitation.url`."""
+    """Ask the user to open a URL; needs `elicitation.url`."""
 
     elicitation_id: str
     url: str
 
 
 class UnknownElicitation(Unknown, frozen=True, tag_field="mode", tag=UNKNOWN_TAG):
-    """An elicitation in a mode this version does not know; a client answers "invalid params"."""
+    """An elicitation in a mode this version does not know; a client responds "invalid params"."""
 
 
 CreateElicitationRequest: TypeAlias = ElicitationForm | ElicitationUrl | UnknownElicitation
@@ -289,7 +289,7 @@ ElicitationContentValue: TypeAlias = str | int | float | bool | Sequence[str]
 
 
 class ElicitationAccepted(Wire, frozen=True, kw_only=True, tag_field="action", tag="accept"):
-    """The user agreed. In the mode `url` that is consent to open it, not its completion."""
+    """The user agreed. In the mode `url` that is consent to open it, not completion."""
 
     content: Annotated[Mapping[str, ElicitationContentValue] | None, STRICT] = None
 
@@ -299,11 +299,11 @@ class ElicitationDeclined(Wire, frozen=True, kw_only=True, tag_field="action", t
 
 
 class ElicitationCancelled(Wire, frozen=True, kw_only=True, tag_field="action", tag="cancel"):
-    """The user closed the question without an answer."""
+    """The user dismissed the question without an answer."""
 
 
 class UnknownElicitationAction(Unknown, frozen=True, tag_field="action", tag=UNKNOWN_TAG):
-    """An action this version does not know; an agent does not take it for consent."""
+    """An action this version does not know; an agent does not treat it as consent."""
 
 
 CreateElicitationResponse: TypeAlias = (
@@ -312,6 +312,6 @@ CreateElicitationResponse: TypeAlias = (
 
 
 class CompleteElicitationNotification(Wire, frozen=True, kw_only=True):
-    """`elicitation/complete`: what the user was sent to an address for is done."""
+    """`elicitation/complete`: the interaction at the URL is complete."""
 
     elicitation_id: str

@@ -1,7 +1,7 @@
-"""Sessions: made, loaded, resumed, listed, closed, deleted, prompted and cancelled.
+"""Sessions: create, load, resume, list, close, delete, prompt and cancel.
 
-Owns the bodies of the `session/…` methods that clients call, with the MCP servers, modes and
-options of a session. What the agent reports meanwhile is in `updates`, what it asks in `content`.
+Defines the bodies of the `session/…` methods that clients call, with the MCP servers, modes and
+options of a session. Reports of the agent are in `updates`, its permission requests in `content`.
 """
 
 from collections.abc import Sequence
@@ -39,9 +39,9 @@ class HttpHeader(Wire, frozen=True, kw_only=True):
 
 
 class McpServerFamily(Family):
-    """The kinds of MCP servers, told apart by `type`; without one it is a program to start.
+    """The kinds of MCP servers, distinguished by `type`; without one it is a program to start.
 
-    A server of an unknown type is never taken for a program, whatever fields it has.
+    A server of an unknown type is never treated as a program, whatever fields it has.
     """
 
     __slots__ = ()
@@ -66,7 +66,7 @@ class McpServerStdio(Wire, McpServerFamily, frozen=True, kw_only=True):
 
 
 class McpServerHttp(Wire, McpServerFamily, frozen=True, kw_only=True, tag_field="type", tag="http"):
-    """A server behind HTTP; needs `mcpCapabilities.http`."""
+    """A server reached over HTTP; needs `mcpCapabilities.http`."""
 
     name: str
     url: str
@@ -74,7 +74,7 @@ class McpServerHttp(Wire, McpServerFamily, frozen=True, kw_only=True, tag_field=
 
 
 class McpServerSse(Wire, McpServerFamily, frozen=True, kw_only=True, tag_field="type", tag="sse"):
-    """A server behind server-sent events; needs `mcpCapabilities.sse`."""
+    """A server reached over server-sent events; needs `mcpCapabilities.sse`."""
 
     name: str
     url: str
@@ -232,7 +232,8 @@ class SetSessionConfigOptionResponse(Wire, frozen=True, kw_only=True):
     config_options: Annotated[Sequence[SessionConfigOption], FORGIVING]
 
 
-# No schema has the models of a session any more. They are read because agents still send them.
+# The models of a session were removed from the schema. They are read because agents still send
+# them.
 
 
 class ModelInfo(Wire, frozen=True, kw_only=True):
@@ -258,7 +259,7 @@ class SetSessionModelRequest(Wire, frozen=True, kw_only=True):
 
 
 class SetSessionModelResponse(Wire, frozen=True, kw_only=True):
-    """The model is set, or the agent did not look: several accept any id."""
+    """The model is set, or the agent did not check it: several accept any id."""
 
 
 class NewSessionRequest(Wire, frozen=True, kw_only=True):
@@ -279,7 +280,7 @@ class NewSessionResponse(Wire, frozen=True, kw_only=True):
 
 
 class LoadSessionRequest(Wire, frozen=True, kw_only=True):
-    """`session/load`: take up a session; its history is replayed as updates."""
+    """`session/load`: reopen a session; its history is replayed as updates."""
 
     session_id: str
     cwd: str
@@ -296,7 +297,7 @@ class LoadSessionResponse(Wire, frozen=True, kw_only=True):
 
 
 class ResumeSessionRequest(Wire, frozen=True, kw_only=True):
-    """`session/resume`: take up a session without a replay."""
+    """`session/resume`: reopen a session without a replay."""
 
     session_id: str
     cwd: str
@@ -337,7 +338,7 @@ class ListSessionsResponse(Wire, frozen=True, kw_only=True):
 
 
 class CloseSessionRequest(Wire, frozen=True, kw_only=True):
-    """`session/close`: stop its work and free what it holds."""
+    """`session/close`: stop its work and free its resources."""
 
     session_id: str
 
@@ -347,13 +348,13 @@ class CloseSessionResponse(Wire, frozen=True, kw_only=True):
 
 
 class DeleteSessionRequest(Wire, frozen=True, kw_only=True):
-    """`session/delete`: take it out of the list for good."""
+    """`session/delete`: remove it from the list for good."""
 
     session_id: str
 
 
 class DeleteSessionResponse(Wire, frozen=True, kw_only=True):
-    """The session is deleted, or there was none."""
+    """The session is deleted, or did not exist."""
 
 
 class StopReason(StrEnum):
@@ -367,7 +368,7 @@ class StopReason(StrEnum):
 
 
 class PromptRequest(Wire, frozen=True, kw_only=True):
-    """`session/prompt`: begins a turn; the answer ends it."""
+    """`session/prompt`: begins a turn; the response ends it."""
 
     session_id: str
     prompt: Sequence[ContentBlock]
@@ -380,26 +381,26 @@ class PromptResponse(Wire, frozen=True, kw_only=True):
 
 
 class CancelNotification(Wire, frozen=True, kw_only=True):
-    """`session/cancel`: end the turn; the prompt is still answered."""
+    """`session/cancel`: end the turn; the prompt still gets a response."""
 
     session_id: str
 
 
 class CancelRequestNotification(Wire, frozen=True, kw_only=True):
-    """`$/cancel_request`: the sender no longer needs the answer to one of its requests."""
+    """`$/cancel_request`: the sender no longer needs the response to one of its requests."""
 
     request_id: int | str | None
 
 
 def listed_meta(created_at: str | None, status: str | None) -> dict[str, Any] | None:
-    """The `_meta` of a listed session, with what the protocol has no field for."""
+    """The `_meta` of a listed session, for values that have no field in the protocol."""
     told = {"createdAt": created_at, "status": status}
     known = {name: value for name, value in told.items() if value is not None}
     return {META: known} if known else None
 
 
 def listed_in(meta: Any) -> tuple[str | None, str | None]:
-    """When a listed session began, and its state, in such a `_meta`."""
+    """The start time and the state of a listed session, from its `_meta`."""
     ours = ours_in(meta)
     created_at, status = ours.get("createdAt"), ours.get("status")
     return (

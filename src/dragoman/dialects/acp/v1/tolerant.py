@@ -1,11 +1,11 @@
-"""The forgiving reading of a value, for what the strict decoder refused.
+"""Decode tolerantly what the strict decoder refused.
 
-Owns the protocol's rules of leniency: unknown fields are kept, unknown members of unions are kept
-whole, malformed values of forgiving fields become the default, bad items of forgiving lists are
-left out, null means absent. A required field that is missing or malformed stays an error. It is
-driven by the types and their marks (`shape`) and knows none of them; `codec` calls it.
+Implements the protocol's leniency rules: unknown fields are kept, unknown members of unions are
+kept whole, malformed values of forgiving fields become the default, bad items of forgiving lists
+are omitted, null means absent. A required field that is missing or malformed stays an error. It is
+driven by the types and their marks (`shape`); `codec` calls it.
 
-A type is compiled once into a `Table`: for each type of JSON value, what reads it.
+A type is compiled once into a `Table`: a reader for each type of JSON value.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ class Malformed(Exception):
         self.path: list[str] = []
 
     def sentence(self) -> str:
-        """The reason and the place, in the words of msgspec."""
+        """The reason and the path, in msgspec's format."""
         return f"{self.reason} - at `${''.join(reversed(self.path))}`" if self.path else self.reason
 
 
 def read(value: Any, hint: Any) -> Any:
-    """The value as the type `hint`. Raises `Malformed`."""
+    """Convert the value to the type `hint`. Raises `Malformed`."""
     return apply(compile_table(hint), value)
 
 
 def apply(table: Table, value: Any) -> Any:
-    """Read a value by its JSON type."""
+    """Convert a value by its JSON type."""
     reader = table.get(type(value))
     if reader is None:
         expected = " | ".join(JSON_NAMES[kind] for kind in table)
@@ -73,7 +73,7 @@ def apply(table: Table, value: Any) -> Any:
 
 @functools.cache
 def compile_table(hint: Any) -> Table:
-    """What reads a value of this type."""
+    """Compile the table that reads values of this type."""
     if hint is Any:
         return dict.fromkeys(JSON_NAMES, _same)
     if hint is float:
@@ -95,7 +95,7 @@ def compile_table(hint: Any) -> Table:
         return {dict: functools.partial(_read_tagged, _tag_field(hint), *_members([hint]))}
     if isinstance(hint, type) and issubclass(hint, Family):
         return {dict: functools.partial(_read_family, hint)}
-    raise TypeError(f"no way to read {hint!r}")
+    raise TypeError(f"cannot read values of {hint!r}")
 
 
 def _union_table(hints: tuple[Any, ...]) -> Table:
@@ -183,8 +183,7 @@ def _read_tagged(
 ) -> Any:
     """Read an object as the member of a union that its tag names.
 
-    A single type with a tag may stand where the place already tells what it is: then the tag may
-    be missing, but not be another.
+    Where only one tagged type is possible, the tag may be missing, but a different tag is an error.
     """
     if tag_field is None:
         return _read_struct(known[None], value)
@@ -213,7 +212,7 @@ def _read_family(family: type[Family], value: dict[str, Any]) -> Any:
 
 
 class _Field:
-    """How one field of a type is read."""
+    """How to read one field of a type."""
 
     def __init__(self, info: msgspec.structs.FieldInfo) -> None:
         marks = get_args(info.type)[1:] if get_origin(info.type) is Annotated else ()
@@ -225,7 +224,8 @@ class _Field:
         self.aliases = tuple(mark.text for mark in marks if isinstance(mark, Alias))
         self.table = compile_table(info.type)
         if self.forgiving and list in self.table:
-            # Only lists of the protocol's own are read item by item; `Any` takes lists as well.
+            # Only lists of the protocol's own types are read item by item; `Any` accepts lists as
+            # well.
             reader = self.table[list]
             if isinstance(reader, functools.partial) and reader.func is _read_list:
                 good_items = functools.partial(_read_good_items, *reader.args)
@@ -262,7 +262,7 @@ def _read_struct(struct: type[Wire], value: dict[str, Any]) -> Wire:
 def _read_field(
     field: _Field, key: str, item: Any, arguments: dict[str, Any], extra: dict[str, Any]
 ) -> None:
-    """Read one field into `arguments`, or keep what cannot be read in `extra`."""
+    """Read one field into `arguments`, or keep an unreadable value in `extra`."""
     if item is None and NoneType not in field.table:
         if not field.required:
             return

@@ -28,10 +28,10 @@ from dragoman.events.words import ChangeStage, Loss, Part, Role
 DIALECT: Final = "acp"
 
 LOSSES: Final = (
-    Loss("why a tool call failed, apart from what it returned", (Part.TOOL_ERRORS,)),
-    Loss("unified diffs: a change is told as whole texts", (Part.CHANGE_DIFFS,)),
-    Loss("a plan that is a text", (Part.PLAN_TEXTS,)),
-    Loss("errors apart from the answer to a prompt", (Part.ERROR_REPORTS,)),
+    Loss("why a tool call failed, other than in its result", (Part.TOOL_ERRORS,)),
+    Loss("unified diffs: a change is sent as whole texts", (Part.CHANGE_DIFFS,)),
+    Loss("plans as text", (Part.PLAN_TEXTS,)),
+    Loss("errors, other than in the response to a prompt", (Part.ERROR_REPORTS,)),
     Loss("where a turn ended, in a history", (Part.REPLAYED_TURNS,)),
     Loss("adding to a turn that is running", (), ("steer",)),
 )
@@ -41,7 +41,7 @@ LOSSES: Final = (
 
 
 def block(value: content.ContentBlock) -> parts.Block:
-    """A content block in the common vocabulary."""
+    """Convert a content block to the common vocabulary."""
     match value:
         case content.TextContent(text=text):
             return parts.Text(text)
@@ -62,7 +62,7 @@ def block(value: content.ContentBlock) -> parts.Block:
 
 
 def to_block(value: parts.Block) -> content.ContentBlock:
-    """The way back."""
+    """Convert a block of the common vocabulary to ACP."""
     match value:
         case parts.Text(text=text):
             return content.TextContent(text=text)
@@ -87,7 +87,7 @@ def to_block(value: parts.Block) -> content.ContentBlock:
 
 
 def _other(value: Any) -> content.ContentBlock:
-    """Content that came without a word for it. Another dialect's can only be shown as it is."""
+    """Content without a common type. Content of another dialect can only be shown as text."""
     try:
         return codec.convert(value, content.ContentBlock)  # type: ignore[no-any-return]
     except msgspec.ValidationError:
@@ -109,9 +109,9 @@ def _chunk(
             if update.meta is not None and not piece.text:
                 usage = _call_usage(update.meta)
                 if usage is not None:
-                    # The event keeps the line, and there is nothing else in it.
+                    # The event keeps the raw line, which has nothing else in it.
                     return (model.UsageReported(*place.base(native, raw), "call", usage),)
-            # Spelled out because this is the commonest event of all.
+            # Written out because this is the most common event.
             return (
                 model.MessageDelta(
                     place.source,
@@ -135,7 +135,7 @@ def _chunk(
 
 
 def _given(value: Any) -> Any:
-    """In v1, null and absent both mean "as it was"."""
+    """In v1, null and absent both mean "unchanged"."""
     return UNSET if value is None else value
 
 
@@ -145,8 +145,8 @@ def _tool(
     raw: bytes | None,
     native: str,
 ) -> list[Event]:
-    # A first report says no less by leaving these out: some agents send it after an update, and
-    # the protocol's defaults would then undo what the update said.
+    # A first report without these fields leaves them unset: some agents send it after an update,
+    # and the protocol's defaults would then undo the update.
     status = UNSET if update.status is None else words.tool_status(update.status)
     kind = UNSET if update.kind is None else words.tool_kind(update.kind)
     items = update.content
@@ -323,7 +323,7 @@ _UPDATES: Final[dict[type, Callable[[Any, EventEnvelope, bytes | None], Iterable
 def of_update(
     update: updates.SessionUpdate, place: EventEnvelope, raw: bytes | None
 ) -> Iterable[Event]:
-    """What an update says."""
+    """Translate an update."""
     return _UPDATES[type(update)](update, place, raw)
 
 
@@ -331,7 +331,7 @@ def of_update(
 
 
 def capabilities(agent: handshake.AgentCapabilities) -> parts.Capabilities:
-    """What an agent can do, in the common vocabulary."""
+    """The agent's capabilities in the common vocabulary."""
     sessions = agent.session_capabilities
     prompt = agent.prompt_capabilities
     return parts.Capabilities(
@@ -350,7 +350,7 @@ def capabilities(agent: handshake.AgentCapabilities) -> parts.Capabilities:
         mcp_sse=agent.mcp_capabilities.sse,
         logout=agent.auth.logout is not None,
         steer=False,
-        # Modes, models and options are known only when a session is open.
+        # Modes, models and options are known only once a session is open.
         set_mode=None,
         set_model=None,
         set_option=None,
@@ -425,7 +425,8 @@ def _option(option: session.SessionConfigOption) -> parts.SessionOption | None:
 
 
 class _PromptUsage(msgspec.Struct, rename="camel"):
-    """The token counts that agents put beside the stop reason, although that is not stable yet."""
+    """The token counts that agents send beside the stop reason, although they are not stable
+    yet."""
 
     total_tokens: int | None = None
     input_tokens: int | None = None
@@ -453,7 +454,7 @@ def of_answer(
 
 
 def stop_of(response: session.PromptResponse) -> str:
-    """The stop reason as the agent said it, also where it was translated on the way to us."""
+    """The agent's own stop reason, even if it was translated on the way."""
     said = ours_in(response.meta).get(STOP)
     return said if isinstance(said, str) and said else response.stop_reason
 
@@ -463,7 +464,7 @@ def _prompt_usage(response: session.PromptResponse) -> parts.Usage | None:
 
 
 def _call_usage(meta: dict[str, Any]) -> parts.Usage | None:
-    """The token counts of Qwen Code, which sends them in an empty piece after each model call."""
+    """The token counts of Qwen Code, which sends them in an empty chunk after each model call."""
     usage = _tokens(meta.get("usage"))
     return None if usage == parts.Usage() else usage
 
@@ -486,7 +487,7 @@ def _tokens(told: Any) -> parts.Usage | None:
 
 
 def _quota(meta: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The token counts of Gemini CLI, which has a place of its own for them."""
+    """The token counts of Gemini CLI, which has its own field for them."""
     quota = (meta or {}).get("quota")
     counts = quota.get("token_count") if isinstance(quota, dict) else None
     if not isinstance(counts, dict):
@@ -500,7 +501,7 @@ def of_permission(
     place: EventEnvelope,
     raw: bytes | None,
 ) -> list[Event]:
-    """A request for permission: the tool call it is about, and the question."""
+    """A permission request: its tool call, and the question."""
     native = "session/request_permission"
     call = request.tool_call
     events = _tool(call, place, raw, native)
@@ -527,7 +528,7 @@ def of_elicitation(
     place: EventEnvelope,
     raw: bytes | None,
 ) -> model.InputAsked:
-    """A question to the user: a form, or a page to visit."""
+    """A question to the user: a form, or a URL to open."""
     base = place.base("elicitation/create", raw)
     match request:
         case services.ElicitationForm():
@@ -540,7 +541,7 @@ def of_elicitation(
 
 
 def of_service(method: str, place: EventEnvelope, raw: bytes | None) -> model.ServiceCalled:
-    """A request for one of our services, such as ``fs/read_text_file``."""
+    """A request for one of the client's services, such as ``fs/read_text_file``."""
     service, _, operation = method.partition("/")
     return model.ServiceCalled(*place.base(method, raw), service, operation)
 

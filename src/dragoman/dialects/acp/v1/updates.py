@@ -1,8 +1,8 @@
 """What an agent reports while it works: `session/update`.
 
-Owns the union `SessionUpdate`, told apart by `sessionUpdate`, and the types only it uses. A chunk
-of a message is the commonest message of the protocol, so these types are kept flat: decoding one
-is a single pass. It does not know what the updates add up to; the packages above fold them.
+Defines the union `SessionUpdate`, distinguished by `sessionUpdate`, and the types only it uses. A
+message chunk is the most common message of the protocol, so these types are flat: decoding one is a
+single pass. Other packages fold the updates.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from dragoman.dialects.acp.v1.shape import FORGIVING, UNKNOWN_TAG, Alias, Unknow
 
 
 class ContentChunk(Wire, frozen=True, kw_only=True):
-    """A piece of a message; pieces with the same `message_id` belong together."""
+    """A chunk of a message; chunks with the same `message_id` belong together."""
 
     content: ContentBlock
     message_id: str | None = None
@@ -32,19 +32,19 @@ class ContentChunk(Wire, frozen=True, kw_only=True):
 class UserMessageChunk(
     ContentChunk, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="user_message_chunk"
 ):
-    """A piece of what the user said, mostly in a replay."""
+    """A chunk of a user message, mostly in a replay."""
 
 
 class AgentMessageChunk(
     ContentChunk, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="agent_message_chunk"
 ):
-    """A piece of the agent's answer."""
+    """A chunk of the agent's answer."""
 
 
 class AgentThoughtChunk(
     ContentChunk, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="agent_thought_chunk"
 ):
-    """A piece of the agent's reasoning."""
+    """A chunk of the agent's reasoning."""
 
 
 class ToolCall(Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="tool_call"):
@@ -84,7 +84,7 @@ class PlanEntryStatus(StrEnum):
 
 
 class PlanEntry(Wire, frozen=True, kw_only=True):
-    """One thing the agent means to do."""
+    """One task in the agent's plan."""
 
     content: str
     priority: str
@@ -92,19 +92,19 @@ class PlanEntry(Wire, frozen=True, kw_only=True):
 
 
 class Plan(Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="plan"):
-    """The whole plan; it replaces the one before."""
+    """The whole plan; it replaces the previous one."""
 
     entries: Annotated[Sequence[PlanEntry], FORGIVING]
 
 
 class UnstructuredCommandInput(Wire, frozen=True, kw_only=True):
-    """The command takes the text behind its name; `hint` says what to write there."""
+    """The command takes the text after its name; `hint` says what to write there."""
 
     hint: str
 
 
 class AvailableCommand(Wire, frozen=True, kw_only=True):
-    """A command that a prompt can begin with, after a slash."""
+    """A command that may begin a prompt, after a slash."""
 
     name: str
     description: str
@@ -112,7 +112,7 @@ class AvailableCommand(Wire, frozen=True, kw_only=True):
 
 
 def command(name: str, *, description: str, hint: str | None) -> AvailableCommand:
-    """A command, which takes text if there is a hint for it."""
+    """A command; it takes text if it has a hint."""
     taken = None if hint is None else UnstructuredCommandInput(hint=hint)
     return AvailableCommand(name=name, description=description, input=taken)
 
@@ -120,7 +120,7 @@ def command(name: str, *, description: str, hint: str | None) -> AvailableComman
 class AvailableCommandsUpdate(
     Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="available_commands_update"
 ):
-    """All commands; they replace the ones before."""
+    """All commands; they replace the previous ones."""
 
     available_commands: Annotated[Sequence[AvailableCommand], FORGIVING]
 
@@ -136,7 +136,7 @@ class CurrentModeUpdate(
 class ConfigOptionUpdate(
     Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="config_option_update"
 ):
-    """All options as they are now; they replace the ones before."""
+    """All options as they are now; they replace the previous ones."""
 
     config_options: Annotated[Sequence[SessionConfigOption], FORGIVING]
 
@@ -166,7 +166,7 @@ class UsageUpdate(Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", ta
 
 
 class NoticeSeverity(StrEnum):
-    """The known weights of a notice; other values may come."""
+    """The known levels of a notice; other values may come."""
 
     INFO = "info"
     WARNING = "warning"
@@ -174,7 +174,7 @@ class NoticeSeverity(StrEnum):
 
 
 class Notice(Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="notice"):
-    """Something the user should see now; only for clients that announce `session.notices`."""
+    """Something the user should see now; only for clients that advertise `session.notices`."""
 
     severity: str
     title: str
@@ -193,9 +193,9 @@ class CompactionStatus(StrEnum):
 class CompactionUpdate(
     Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="compaction_update"
 ):
-    """The context is being compacted; only for clients that announce `session.compaction`.
+    """The context is being compacted; only for clients that advertise `session.compaction`.
 
-    `summary` and `error` patch what was said before: UNSET leaves a value, None clears it.
+    `summary` and `error` patch earlier values: UNSET leaves a value, None clears it.
     """
 
     compaction_id: str
@@ -207,7 +207,7 @@ class CompactionUpdate(
 class CompactionSummaryChunk(
     Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="compaction_summary_chunk"
 ):
-    """A piece of a compaction's summary, to be appended."""
+    """A chunk of a compaction's summary, to be appended."""
 
     compaction_id: str
     content: ContentBlock
@@ -244,7 +244,7 @@ class SessionNotification(Wire, frozen=True, kw_only=True):
 
 
 def agent_text(session_id: str, value: str) -> SessionNotification:
-    """The update that carries a piece of the agent's answer."""
+    """The update that carries a chunk of the agent's answer."""
     return SessionNotification(
         session_id=session_id, update=AgentMessageChunk(content=TextContent(text=value))
     )

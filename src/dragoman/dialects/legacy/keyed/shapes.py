@@ -202,7 +202,7 @@ class ToolCall(Shape, frozen=True):
     kind: str | None = None
     status: str | None = None
     content: list[Any] | None = None
-    """Blocks, decoded one by one: one of an unknown type does not spoil the others."""
+    """Blocks, decoded one by one: an unknown type does not affect the others."""
     locations: list[FileLocation] | None = None
     diff: Diff | None = None
 
@@ -217,7 +217,7 @@ class Plan(Struct, frozen=True):
 
 
 class Update(Shape, frozen=True):
-    """Any of the keys may be there, several at once too."""
+    """Any of the keys may be present, several at once too."""
 
     session_id: str
     content_chunk: ContentChunk | None = None
@@ -279,13 +279,13 @@ class CreateTerminal(Shape, frozen=True):
 
 
 class Terminal(Shape, frozen=True):
-    """The answer to `terminal/create`."""
+    """The response to `terminal/create`."""
 
     terminal_id: str
 
 
 class TerminalName(Shape, frozen=True):
-    """What every other terminal method takes."""
+    """The params of every other terminal method."""
 
     session_id: str
     terminal_id: str

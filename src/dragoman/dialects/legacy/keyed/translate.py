@@ -35,12 +35,12 @@ VERSION: Final = 1
 LOSSES: Final = (
     base.NO_THOUGHTS,
     Loss(
-        "whose words replayed text is: every chunk is the agent's",
+        "the role of replayed text: every chunk is the agent's",
         (Part.REPLAYED_ROLES,),
     ),
-    Loss("the name of a tool: only a title", (Part.TOOL_NAMES,)),
+    Loss("the name of a tool: it has only a title", (Part.TOOL_NAMES,)),
     Loss(
-        "what a tool was given and returned, as values: only its content",
+        "the input and output of a tool as values: it has only content",
         (Part.TOOL_INPUT, Part.TOOL_OUTPUT),
     ),
     Loss("more than one changed file in an update of a tool call", (Part.CHANGES_TOGETHER,)),
@@ -48,18 +48,18 @@ LOSSES: Final = (
     base.NO_USAGE,
     Loss("permissions have three fixed answers: once, always, reject"),
     Loss(
-        "listing, resuming, forking, closing and deleting sessions, and more folders for one",
+        "listing, resuming, forking, closing and deleting sessions, and additional folders",
         (),
         ("list", "resume", "fork", "close", "delete", "additional_directories"),
     ),
     Loss(
-        "which model is used, and choosing another one in an open session",
+        "the current model, and changing it in an open session",
         (Part.MODELS,),
     ),
     Loss("options", (Part.OPTIONS,), ("set_option",)),
     base.NO_LOGOUT,
     base.NO_COMMANDS,
-    Loss("whether a terminal's output was cut"),
+    Loss("whether a terminal's output was truncated"),
 )
 
 OPTIONS: Final = (
@@ -67,7 +67,7 @@ OPTIONS: Final = (
     parts.PermissionOption("always", "Always allow", PermissionKind.ALLOW_ALWAYS),
     parts.PermissionOption("reject", "Reject", PermissionKind.REJECT_ONCE),
 )
-"""What a permission can be answered with; the dialect does not list it."""
+"""The possible answers to a permission request; the dialect does not list them."""
 
 
 class ClientEnd(base.ClientEnd):
@@ -109,7 +109,7 @@ class ClientEnd(base.ClientEnd):
         answer = msgspec.json.decode(result, type=shapes.Initialized)
         if answer.protocol_version != VERSION and not self._any_version:
             raise ProtocolMismatch(
-                f"the agent speaks version {answer.protocol_version}, and this client {VERSION}",
+                f"the agent speaks version {answer.protocol_version}, this client speaks {VERSION}",
                 version=str(answer.protocol_version),
                 remedy=base.OTHER_VERSION,
             )
@@ -119,7 +119,8 @@ class ClientEnd(base.ClientEnd):
         self.auth_methods = tuple(
             parts.AuthMethod(name, name, name) for name in answer.auth_methods
         )
-        # Whether it loads sessions, takes images or reaches MCP servers, this dialect cannot tell.
+        # This dialect cannot express whether the agent loads sessions, takes images or reaches MCP
+        # servers.
         self.capabilities = parts.Capabilities(
             load=None,
             image=None,
@@ -129,7 +130,7 @@ class ClientEnd(base.ClientEnd):
             mcp_http=None,
             mcp_sse=None,
             set_mode=answer.agent_capabilities.modes,
-            # Only when a session is opened.
+            # Only while a session is opened.
             set_model=None,
             cancel=True,
             permissions=True,
@@ -139,13 +140,13 @@ class ClientEnd(base.ClientEnd):
         servers = [msgspec.convert(server, shapes.McpServer) for server in options.mcp_servers]
         if session_id is not None:
             if options.mode is not None or options.model is not None:
-                raise Unsupported("a session is loaded with the mode and model that it had")
+                raise Unsupported("a loaded session keeps its mode and model")
             return ((shapes.LOAD, shapes.LoadSession(session_id, options.cwd, servers)),)
         named = None
         if options.model is not None:
             provider, slash, name = options.model.partition("/")
             if not slash:
-                raise Unsupported(f"a model is named as provider/model here, not {options.model!r}")
+                raise Unsupported(f"write the model as provider/model, not {options.model!r}")
             named = shapes.Model(provider, name)
         return ((shapes.NEW, shapes.NewSession(options.cwd, named, options.mode, servers)),)
 
@@ -224,7 +225,7 @@ _TO_WIRE: Final = {kind: (shape, fields) for shape, kind, fields in _BLOCKS}
 
 
 def block(value: Any) -> parts.Block:
-    """A content block in the common vocabulary, from JSON or from its shape."""
+    """Convert a content block to the common vocabulary, from JSON or from its shape."""
     try:
         found = msgspec.convert(value, shapes.ContentBlock, from_attributes=True)
     except msgspec.ValidationError:
@@ -236,7 +237,7 @@ def block(value: Any) -> parts.Block:
 
 
 def to_block(value: parts.Block) -> shapes.ContentBlock:
-    """The way back."""
+    """Convert a block of the common vocabulary to this dialect."""
     if isinstance(value, parts.OtherBlock):
         raise Unsupported(f"this dialect has no block of the kind {value.kind!r}")
     make, fields = _TO_WIRE[type(value)]
@@ -272,7 +273,7 @@ def _tool(call: shapes.ToolCall, place: EventEnvelope, line: bytes) -> list[Even
 
 
 def of_permission(ask: shapes.AskPermission, place: EventEnvelope, line: bytes) -> list[Event]:
-    """A request for permission as events: the tool call it is about, where it names one."""
+    """A permission request as events, with its tool call if it names one."""
     events: list[Event] = []
     if ask.tool_call_id is not None and ask.content is not None:
         events.append(
@@ -311,19 +312,19 @@ _ASKABLE: Final = frozenset({"edit", "execute", "delete"})
 
 
 def stop_reason(stop: str) -> str:
-    """The word for the end of a turn, given the agent's own. What has none did not end well."""
+    """The stop reason for the agent's own. One that the dialect lacks counts as a failure."""
     if stop in _STOPS:
         return stop
     return "max_tokens" if words.outcome_of(stop) is Outcome.TRUNCATED else "tool_error"
 
 
 def permission_kind(kind: str | None) -> str:
-    """The kinds of tools that a permission can be asked for."""
+    """The kinds of tools for which permission can be requested."""
     return kind if kind in _ASKABLE else "other"
 
 
 class AgentEnd(base.AgentEnd):
-    """What an agent does in one session, in the words of this dialect."""
+    """Translates an agent's events of one session to this dialect."""
 
     roles = frozenset({Role.AGENT, Role.USER})
     keeps_text = False
@@ -334,15 +335,15 @@ class AgentEnd(base.AgentEnd):
         self._message = 0
         self._index = 0
         self._role: Role | None = None
-        """Whose words the last piece was; None if the next one begins another message."""
+        """The role of the last chunk; None if the next one begins another message."""
 
     def begin(self) -> None:
-        """A turn begins: what is said from here on is another message."""
+        """Begin a turn: the next chunk begins another message."""
         self._role = None
 
     def message(self, event: model.MessageDelta) -> Message:
-        # A message has an id here also where the agent gave it none. Then it ends where a tool is
-        # used, or where the other side speaks.
+        # A message has an id here even if the agent gave it none. It then ends at the next tool
+        # call, or when the other side speaks.
         if event.role is not self._role:
             self._message += 1
             self._index = 0

@@ -251,7 +251,7 @@ def test_the_path_of_an_error_leads_through_lists_and_maps() -> None:
 
 
 def test_a_type_that_is_none_of_the_protocol_is_refused() -> None:
-    with pytest.raises(TypeError, match="no way to read"):
+    with pytest.raises(TypeError, match="cannot read values of"):
         tolerant.read("x", bytes)
 
 

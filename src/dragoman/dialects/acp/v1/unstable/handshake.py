@@ -1,7 +1,7 @@
 """The handshake with the capabilities that are not stable yet.
 
-Owns the wider forms of the stable capability objects; each is also its stable type. The features
-they announce are in the neighbours.
+Defines wider forms of the stable capability objects; each is a subclass of its stable type. The
+features they advertise are in the other modules of this package.
 """
 
 from msgspec import field
@@ -30,7 +30,7 @@ class SystemPromptModeCapabilities(Wire, frozen=True, kw_only=True):
 
 
 class SystemPromptCapabilities(Wire, frozen=True, kw_only=True):
-    """The agent takes a system prompt from the client."""
+    """The agent accepts a system prompt from the client."""
 
     mode: SystemPromptModeCapabilities | None = None
 
@@ -46,7 +46,7 @@ class SessionCapabilities(handshake.SessionCapabilities, frozen=True, kw_only=Tr
 
 
 class AgentAuthCapabilities(handshake.AgentAuthCapabilities, frozen=True, kw_only=True):
-    """What the agent offers around authentication."""
+    """What the agent offers for authentication."""
 
     status: Supported | None = None
 
@@ -67,6 +67,6 @@ class InitializeRequest(handshake.InitializeRequest, frozen=True, kw_only=True):
 
 
 class InitializeResponse(handshake.InitializeResponse, frozen=True, kw_only=True):
-    """The version both will speak."""
+    """The version to use."""
 
     agent_capabilities: AgentCapabilities = field(default_factory=AgentCapabilities)

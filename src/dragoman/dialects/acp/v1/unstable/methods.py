@@ -1,7 +1,7 @@
-"""The methods that are not stable yet, and the stable ones whose types are wider here.
+"""The methods that are not stable yet, and the stable ones with wider types.
 
-Owns the second table. `dragoman.dialects.acp.v1.methods.method_table(unstable=True)` lays it over
-the stable one; nothing else reaches it.
+`dragoman.dialects.acp.v1.methods.method_table(unstable=True)` lays this table over the stable one;
+nothing else uses it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dragoman.dialects.acp.v1.unstable import handshake, services, sessions, upd
 
 
 def _wider(stable: Method[Any, Any], params: Any, result: Any) -> Method[Any, Any]:
-    """A stable method with types that know more."""
+    """A stable method with wider types."""
     return Method(stable.name, stable.direction, stable.kind, params, result, stable.gate)
 
 
@@ -38,7 +38,7 @@ def _new(
     direction: Direction = "client_to_agent",
     kind: Kind = "request",
 ) -> Method[Any, Any]:
-    """A method that only exists here; all of their gates are the agent's to announce."""
+    """A method that exists only here; the agent advertises all of their gates."""
     opened_by = None if gate is None else Gate("agent", (gate,))
     return Method(name, direction, kind, params, result, opened_by, "unstable")
 
@@ -128,4 +128,4 @@ UNSTABLE_METHODS: Final[tuple[Method[Any, Any], ...]] = (
         kind="notification",
     ),
 )
-"""Every method above is asked of, or announced by, the agent."""
+"""The agent serves or sends every method above."""

@@ -1,7 +1,7 @@
-"""Methods beside sessions that are not stable yet.
+"""Methods outside sessions that are not stable yet.
 
-Owns model providers, the status of the login, MCP messages through this connection, and the
-proxies of a chain. None of them is needed to work with an agent.
+Defines model providers, the login status, MCP messages through this connection, and the proxies of
+a chain. None of them is needed to work with an agent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ class LlmProtocol(StrEnum):
 
 
 class ProviderCurrentConfig(Wire, frozen=True, kw_only=True):
-    """How a provider is reached now."""
+    """How a provider is currently reached."""
 
     api_type: str
     base_url: str
@@ -69,7 +69,7 @@ class DisableProviderRequest(Wire, frozen=True, kw_only=True):
 
 
 class DisableProviderResponse(Wire, frozen=True, kw_only=True):
-    """The provider is not used any more."""
+    """The provider is no longer used."""
 
 
 class AuthState(StrEnum):
@@ -96,14 +96,14 @@ class AuthStatusRequest(Wire, frozen=True, kw_only=True):
 
 
 class AuthStatusResponse(Wire, frozen=True, kw_only=True):
-    """Whether, and as whom, the agent is logged in."""
+    """Whether the agent is logged in, and to which account."""
 
     state: str
     accounts: Sequence[AuthAccount] = []
 
 
 class AuthStatusUpdateNotification(Wire, frozen=True, kw_only=True):
-    """`auth/status_update`: the status of the login changed."""
+    """`auth/status_update`: the login status changed."""
 
     state: str
     accounts: Sequence[AuthAccount] = []
@@ -119,7 +119,7 @@ class MessageMcpRequest(Wire, frozen=True, kw_only=True):
 
 
 class McpError(Wire, frozen=True, kw_only=True):
-    """The error an MCP server answered with."""
+    """The error in an MCP server's response."""
 
     code: int
     message: str
@@ -127,7 +127,7 @@ class McpError(Wire, frozen=True, kw_only=True):
 
 
 class MessageMcpResponse(Wire, frozen=True, kw_only=True):
-    """What the MCP server answered: a result (None is one, UNSET is not), or an error."""
+    """The response of the MCP server: a result (None is one, UNSET is not), or an error."""
 
     result: Any = UNSET
     error: Annotated[McpError | None, STRICT] = None
@@ -138,7 +138,7 @@ class MessageMcpResponse(Wire, frozen=True, kw_only=True):
 
 
 class MessageMcpNotification(Wire, frozen=True, kw_only=True):
-    """`mcp/message` as a notification: the server tells something about an open request."""
+    """`mcp/message` as a notification: the server reports something about an open request."""
 
     server_id: str
     request_id: str
@@ -147,7 +147,8 @@ class MessageMcpNotification(Wire, frozen=True, kw_only=True):
 
 
 class ProxySuccessorRequest(Wire, frozen=True, kw_only=True):
-    """`proxy/successor` as a request: a request passed along a chain, answered unchanged."""
+    """`proxy/successor` as a request: a request passed along a chain; the response is passed
+    back unchanged."""
 
     method: str
     params: Any = None

@@ -1,8 +1,8 @@
 """Session methods that are not stable yet, and the wider forms of stable ones.
 
-Owns forking, archiving, titles, status, system prompts, MCP servers behind this connection, and
-the token usage of a turn. Whether the usage is of the turn or of the session so far is not
-settled by the protocol; agents differ.
+Defines forking, archiving, titles, status, system prompts, MCP servers behind this connection, and
+the token usage of a turn. The protocol does not settle whether the usage is of the turn or of the
+session so far; agents differ.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from dragoman.dialects.acp.v1.shape import FORGIVING, NULL_IS_EMPTY, STRICT, Unk
 
 
 class McpServerFamily(session.McpServerFamily):
-    """The kinds of MCP servers, one more than the stable ones."""
+    """The kinds of MCP servers: the stable ones and one more."""
 
     __slots__ = ()
 
@@ -56,8 +56,8 @@ class SystemPrompt(Wire, frozen=True, kw_only=True):
     content: Sequence[ContentBlock]
 
 
-# The requests below accept more than their stable forms, which a subclass may not in the eyes of
-# a type checker; whoever handles the stable form still handles every server it knows.
+# The requests below accept more than their stable forms, which a type checker does not allow in a
+# subclass; a handler of the stable form still handles every server it knows.
 
 
 class NewSessionRequest(session.NewSessionRequest, frozen=True, kw_only=True):
@@ -127,7 +127,7 @@ class ListSessionsResponse(session.ListSessionsResponse, frozen=True, kw_only=Tr
 
 
 class ArchiveSessionRequest(Wire, frozen=True, kw_only=True):
-    """`session/archive`: keep it, but out of the usual list."""
+    """`session/archive`: keep it, but hide it from the default list."""
 
     session_id: str
 
@@ -137,17 +137,17 @@ class ArchiveSessionResponse(Wire, frozen=True, kw_only=True):
 
 
 class UnarchiveSessionRequest(Wire, frozen=True, kw_only=True):
-    """`session/unarchive`: back into the usual list."""
+    """`session/unarchive`: return it to the default list."""
 
     session_id: str
 
 
 class UnarchiveSessionResponse(Wire, frozen=True, kw_only=True):
-    """The session is in the usual list."""
+    """The session is in the default list."""
 
 
 class SessionStatus(StrEnum):
-    """The known states of a session in the agent's keeping; other values may come."""
+    """The known states of a session stored by the agent; other values may come."""
 
     OPEN = "open"
     SAVED = "saved"

@@ -1,6 +1,6 @@
 """Session updates that are not stable yet: several plans, child sessions, their messages.
 
-Owns the wider `SessionUpdate` and `SessionNotification`. The stable updates are in the stable
+Defines the wider `SessionUpdate` and `SessionNotification`. The stable updates are in the stable
 `updates` and are part of the union here.
 """
 
@@ -51,13 +51,13 @@ PlanUpdateContent: TypeAlias = PlanItems | PlanFile | PlanMarkdown | UnknownPlan
 
 
 class PlanUpdate(Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="plan_update"):
-    """One plan is new or changed; only for clients that announce `plan`."""
+    """One plan is new or changed; only for clients that advertise `plan`."""
 
     plan: PlanUpdateContent
 
 
 class PlanRemoved(Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="plan_removed"):
-    """One plan is gone; only for clients that announce `plan`."""
+    """One plan was removed; only for clients that advertise `plan`."""
 
     plan_id: str
 
@@ -71,11 +71,11 @@ class ErrorInfo(Wire, frozen=True, kw_only=True):
 
 
 class RunningState(Wire, frozen=True, kw_only=True, tag_field="state", tag="running"):
-    """The child works."""
+    """The child is working."""
 
 
 class IdleState(Wire, frozen=True, kw_only=True, tag_field="state", tag="idle"):
-    """The child waits for a prompt; `error` is there when it stopped with "error"."""
+    """The child waits for a prompt; `error` is set if it stopped with "error"."""
 
     stop_reason: str | None = None
     usage: Usage | None = None
@@ -85,11 +85,11 @@ class IdleState(Wire, frozen=True, kw_only=True, tag_field="state", tag="idle"):
 class RequiresActionState(
     Wire, frozen=True, kw_only=True, tag_field="state", tag="requires_action"
 ):
-    """The child waits for somebody."""
+    """The child waits for an answer."""
 
 
 class UnconfirmedState(Wire, frozen=True, kw_only=True, tag_field="state", tag="unknown"):
-    """The agent says that it does not know the child's state."""
+    """The agent does not know the child's state."""
 
 
 class UnknownState(Unknown, frozen=True, tag_field="state", tag=UNKNOWN_TAG):
