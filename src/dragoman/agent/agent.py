@@ -1,7 +1,7 @@
 """Write an agent: name it, give it handlers, run it.
 
-Owns the table of an author's handlers and what it says about the agent: capabilities are derived
-from the handlers that exist. It does not speak the protocol; a `Server` for each connection does.
+Holds the author's handlers and derives the agent's capabilities from them. The protocol is in
+`Server`, one for each connection.
 
 A handler is ``async def``, or plain ``def``, which then runs in a thread and gets a `BlockingTurn`.
 """
@@ -34,7 +34,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class CommandSpec(Struct, frozen=True):
-    """A slash command and who carries it out."""
+    """A slash command and its handler."""
 
     name: str
     description: str
@@ -43,7 +43,7 @@ class CommandSpec(Struct, frozen=True):
 
 
 class AgentHandlers(Struct):
-    """Who answers what; None where the author has nothing to say."""
+    """The handlers by purpose; None if the author gave none."""
 
     prompt: Callable[..., Any] | None = None
     new_session: Callable[..., Any] | None = None
@@ -62,14 +62,14 @@ class AgentHandlers(Struct):
 
 
 class Agent:
-    """An agent, to be given handlers and then run.
+    """An agent: register handlers, then run it.
 
     The switches say what a prompt may contain (`image`, `audio`, `embedded_context`) and which MCP
-    servers the agent can reach; everything else the client learns from the handlers.
+    servers the agent can reach; all other capabilities follow from the handlers.
 
     `dialect` names what clients speak: ``acp``, ``oneshot``, ``threads``, ``tagged``, ``keyed`` or
-    ``chained``. Without it a client's first request shows it. `versions` are the protocol versions
-    that a client of the dialect ``tagged`` may ask for, any if there are none.
+    ``chained``. Without it, it is detected from a client's first request. `versions` are the
+    protocol versions that a client of the dialect ``tagged`` may request; empty means any.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class Agent:
         checks.listed(versions, "the versions of an agent")
         self.info = acp.Implementation(name=name, version=version, title=title)
         self.dialect = None if dialect is None else served_dialect(dialect)
-        """What clients speak; None if their first request shows it."""
+        """The clients' dialect; None to detect it from their first request."""
         self.versions = tuple(versions)
-        """The protocol versions that a client of the dialect tagged may ask for."""
+        """The protocol versions that a client of the dialect tagged may request."""
         self.choices = Choices(modes, options)
         """The modes and config options of its sessions."""
         self.auth_methods = tuple(auth_methods)
@@ -121,7 +121,7 @@ class Agent:
 
     @property
     def capabilities(self) -> acp.AgentCapabilities:
-        """What the client is told that this agent can do."""
+        """The capabilities that this agent advertises."""
         handlers = self.handlers
 
         def mark(handler: object) -> acp.Supported | None:
@@ -135,7 +135,7 @@ class Agent:
                 list=mark(handlers.list_sessions),
                 delete=mark(handlers.delete_session),
                 resume=mark(handlers.resume_session),
-                # Closing needs no help of the author: the session is cancelled and forgotten.
+                # Closing needs no handler of the author: the session is cancelled and forgotten.
                 close=acp.Supported(),
                 additional_directories=mark(self._additional_directories),
             ),
@@ -160,8 +160,8 @@ class Agent:
         return self._register("new_session", handler, "session")
 
     def load_session(self, handler: F) -> F:
-        """``handler(session, replay)`` restores a session and replays its history: `replay` has the
-        methods of a turn. Raise `RemoteError` with NOT_FOUND for one that does not exist."""
+        """``handler(session, replay)`` restores a session and replays its history: `replay` has
+        the methods of a turn. Raise `RemoteError` with NOT_FOUND if it does not exist."""
         return self._register("load_session", handler, "session", "replay")
 
     def resume_session(self, handler: F) -> F:
@@ -173,19 +173,19 @@ class Agent:
         return self._register("list_sessions", handler, "request")
 
     def close_session(self, handler: F) -> F:
-        """``handler(session)`` frees what the session holds, after its turn was cancelled."""
+        """``handler(session)`` frees the session's resources, after its turn was cancelled."""
         return self._register("close_session", handler, "session")
 
     def delete_session(self, handler: F) -> F:
-        """``handler(session_id)`` deletes a session; one that does not exist is no error."""
+        """``handler(session_id)`` deletes a session; a missing one is not an error."""
         return self._register("delete_session", handler, "session_id")
 
     def set_mode(self, handler: F) -> F:
-        """``handler(session, mode_id)`` hears that the client switched to a known mode."""
+        """``handler(session, mode_id)`` is called when the client switched to a known mode."""
         return self._register("set_mode", handler, "session", "mode_id")
 
     def set_option(self, handler: F) -> F:
-        """``handler(session, option_id, value)`` hears that an option got a valid value."""
+        """``handler(session, option_id, value)`` is called when an option got a valid value."""
         return self._register("set_option", handler, "session", "option_id", "value")
 
     def authenticate(self, handler: F) -> F:
@@ -199,11 +199,11 @@ class Agent:
     def command(
         self, name: str, description: str = "", *, hint: str | None = None
     ) -> Callable[[F], F]:
-        """``handler(turn, input)`` carries out the slash command ``/name input``."""
+        """``handler(turn, input)`` runs the slash command ``/name input``."""
 
         _require_name(name, '@agent.command("name")')
         if not commands.is_name(name):
-            raise UsageError(f"/{name} could not be told from a text or a path")
+            raise UsageError(f"/{name} could be confused with text or a path")
 
         def register(handler: F) -> F:
             checks.handler(handler, "agent.command(…)", "turn", "input")
@@ -217,18 +217,18 @@ class Agent:
         return register
 
     def extension(self, method: str) -> Callable[[F], F]:
-        """``handler(params)`` answers a method of the agent's own, such as ``_name/verb``."""
+        """``handler(params)`` answers one of the agent's own methods, such as ``_name/verb``."""
         return self._extension(self.handlers.extensions, method)
 
     def extension_notification(self, method: str) -> Callable[[F], F]:
-        """``handler(params)`` hears a notification of the agent's own kind. They are heard one
-        after another, in the order in which they came."""
+        """``handler(params)`` receives one of the agent's own notifications. Calls are serial,
+        in the order of arrival."""
         return self._extension(self.handlers.extension_notifications, method)
 
     def _extension(self, table: dict[str, Callable[..., Any]], method: str) -> Callable[[F], F]:
         _require_name(method, '@agent.extension("_name")')
         if not method.startswith("_"):
-            raise UsageError(f"an extension method begins with an underscore: {method!r}")
+            raise UsageError(f"an extension method must begin with an underscore: {method!r}")
 
         def register(handler: F) -> F:
             checks.handler(handler, "agent.extension(…)", "params")
@@ -242,7 +242,7 @@ class Agent:
     # -- running
 
     def run(self) -> None:
-        """Serve one client on standard input and output until it goes away."""
+        """Serve one client on standard input and output until it disconnects."""
         try:
             asyncio.run(self.serve_stdio())
         except KeyboardInterrupt:
@@ -266,7 +266,7 @@ class Agent:
     async def serve_unix(self, path: str | os.PathLike[str]) -> Listener:
         """Serve clients on a Unix socket; close the returned listener to stop."""
         self._require_prompt()
-        # Most agents are served on their standard input and output, and start-up counts.
+        # Most agents are served on standard input and output, and start-up time matters.
         from dragoman.transports import listen_unix
 
         return await listen_unix(path, self._serve_one)
@@ -287,6 +287,6 @@ class Agent:
 
 
 def _require_name(name: object, use: str) -> None:
-    """Raise `UsageError` for a decorator that was used without the name it needs."""
+    """Raise `UsageError` for a decorator that was used without its name argument."""
     if not isinstance(name, str):
         raise UsageError(f"the name is missing: write {use}")

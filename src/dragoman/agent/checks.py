@@ -1,8 +1,8 @@
-"""Whether what an author hands over can be sent: else the call raises, in the author's own code.
+"""Check what an author passes before it is sent, so that errors are raised in the author's own
+code.
 
-Owns the checks of updates, blocks, plans and words before anything is sent. Streamed text has none
-of them: `turn` looks at its type and nothing else. What a client makes of an update is not known
-here.
+Checks updates, blocks, plans and enumerated values. Streamed text is not checked here: `turn`
+checks only its type.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _MARKS: Final = (
     ("priority", frozenset(map(str, acp.PlanEntryPriority))),
     ("status", frozenset(map(str, acp.PlanEntryStatus))),
 )
-"""The words of a plan's entry, and which there are."""
+"""The enumerated fields of a plan entry and their values."""
 
 _encode: Final = msgspec.json.Encoder().encode
 _decoders: Final[dict[type, Any]] = {}
 
 
 def block(content: object, method: str) -> acp.ContentBlock:
-    """What a piece of a message is made of, if it is not plain text. Raises `TypeError`."""
+    """The content of a message chunk that is not plain text. Raises `TypeError`."""
     if isinstance(content, str):
         return acp.TextContent(text=str(content))
     if isinstance(content, _BLOCKS):
@@ -47,7 +47,7 @@ def block(content: object, method: str) -> acp.ContentBlock:
 
 
 def update(value: object) -> None:
-    """Raise `TypeError` for what is not an update of the protocol, whole and of the right types."""
+    """Raise `TypeError` for a value that is not a complete, valid update of the protocol."""
     if not isinstance(value, _UPDATES):
         hint = ": text is sent with turn.say()" if isinstance(value, str) else ""
         raise TypeError(f"turn.update() takes an update of ACP, not {_named(value)}{hint}")
@@ -56,13 +56,13 @@ def update(value: object) -> None:
         if type(text) is acp.TextContent and type(text.text) is str and text.annotations is None:
             return
     _require(value)
-    # Words that the protocol does not have may leave here, for they may be those of tomorrow.
+    # Values that this version does not know are allowed: a later version may define them.
     if isinstance(value, acp.UsageUpdate) and min(value.used, value.size) < 0:
-        raise UsageError(f"tokens cannot be fewer than none: {value.used} of {value.size}")
+        raise UsageError(f"the number of tokens cannot be negative: {value.used} of {value.size}")
 
 
 def plan(entries: object) -> list[acp.PlanEntry]:
-    """The entries of a plan. Raises `TypeError`."""
+    """Convert the entries of a plan. Raises `TypeError`."""
     if isinstance(entries, str | bytes | Mapping) or not isinstance(entries, Iterable):
         raise TypeError(f"turn.plan() takes a list of entries, not {_named(entries)}")
     made: list[acp.PlanEntry] = []
@@ -70,7 +70,7 @@ def plan(entries: object) -> list[acp.PlanEntry]:
         if isinstance(entry, str):
             entry = acp.PlanEntry(content=entry, priority="medium", status="pending")
         elif not isinstance(entry, acp.PlanEntry):
-            raise TypeError(f"an entry of a plan is text or a PlanEntry, not {_named(entry)}")
+            raise TypeError(f"a plan entry must be text or a PlanEntry, not {_named(entry)}")
         else:
             _marked(entry)
         made.append(entry)
@@ -88,57 +88,58 @@ def _marked(entry: acp.PlanEntry) -> None:
 
 
 def tool(*, title: object = None, kind: object = None, status: object = None) -> None:
-    """Raise for words about a tool call that the protocol does not have."""
+    """Raise for a title, kind or status of a tool call that the protocol does not have."""
     if title is not None and not isinstance(title, str):
-        raise TypeError(f"the title of a tool call is text, not {_named(title)}")
+        raise TypeError(f"the title of a tool call must be text, not {_named(title)}")
     for value, known, what in ((kind, KINDS, "kind"), (status, STATUSES, "status")):
         if value is None:
             continue
         if not isinstance(value, str):
-            raise TypeError(f"the {what} of a tool call is text, not {_named(value)}")
+            raise TypeError(f"the {what} of a tool call must be text, not {_named(value)}")
         if value not in known:
             there_are = ", ".join(sorted(known))
             raise UsageError(f"there is no {what} {value!r} of a tool call; there are {there_are}")
 
 
 def permission(tool_call: object, options: object) -> None:
-    """Raise `TypeError` for what a client cannot be asked about."""
+    """Raise `TypeError` for invalid arguments of a permission request."""
     if not isinstance(tool_call, acp.ToolCallUpdate):
         raise TypeError(
-            "a permission is asked for with a title, a tool call or a ToolCallUpdate, "
+            "ask for permission with a title, a tool call or a ToolCallUpdate, "
             f"not {_named(tool_call)}"
         )
     listed(options, "the options of a permission")
     for option in options:  # type: ignore[attr-defined]
         if not isinstance(option, acp.PermissionOption):
-            raise TypeError(f"an option is a PermissionOption, not {_named(option)}")
+            raise TypeError(f"an option must be a PermissionOption, not {_named(option)}")
     _require(tool_call)
 
 
 def text(value: object, what: str) -> None:
-    """Raise `TypeError` for what is not text."""
+    """Raise `TypeError` for a value that is not text."""
     if not isinstance(value, str):
         hint = ": use str()" if isinstance(value, os.PathLike) else ""
-        raise TypeError(f"{what} is text, not {_named(value)}{hint}")
+        raise TypeError(f"{what} must be text, not {_named(value)}{hint}")
 
 
 def tokens(input: object, output: object) -> tuple[int, int]:
-    """Raise `TypeError` or `ValueError` for what is not a number of tokens."""
+    """Raise `TypeError` or `ValueError` for an invalid number of tokens."""
     for value in (input, output):
         if not isinstance(value, int) or isinstance(value, bool):
-            raise TypeError(f"the tokens of a turn are whole numbers, not {_named(value)}")
+            raise TypeError(f"the tokens of a turn must be whole numbers, not {_named(value)}")
         if value < 0:
-            raise ValueError(f"the tokens of a turn are not negative: {value}")
+            raise ValueError(f"the tokens of a turn cannot be negative: {value}")
     return cast("tuple[int, int]", (input, output))
 
 
 def file_path(value: object) -> None:
-    """Raise for what cannot name a file of the client's: it has to be absolute, on its system."""
+    """Raise for an invalid path of a client's file: it must be absolute on the client's system."""
     text(value, "the path of a file")
     path = str(value)
     if not path.startswith("/") and not PureWindowsPath(path).is_absolute():
         raise UsageError(
-            f"the path of a file is absolute, not {path!r}: write str(turn.session.cwd / {path!r})"
+            f"the path of a file must be absolute, not {path!r}: "
+            f"write str(turn.session.cwd / {path!r})"
         )
 
 
@@ -146,9 +147,11 @@ _NO_YIELD: Final = "a handler must not `yield`: send each piece with `await turn
 
 
 def handler(value: object, name: str, *arguments: str) -> None:
-    """Raise `UsageError` for what cannot be called as a handler with these arguments."""
+    """Raise `UsageError` for a value that cannot be called as a handler with these arguments."""
     if not callable(value):
-        raise UsageError(f"a handler is a function, not {_named(value)}: decorate one with @{name}")
+        raise UsageError(
+            f"a handler must be a function, not {_named(value)}: decorate one with @{name}"
+        )
     called = getattr(value, "__name__", "handler")
     if arguments[:1] == ("turn",) and (
         inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value)
@@ -169,13 +172,13 @@ def handler(value: object, name: str, *arguments: str) -> None:
 
 
 def listed(values: object, what: str) -> None:
-    """Raise `TypeError` for text where a list is wanted: it would be taken apart into letters."""
+    """Raise `TypeError` for text in place of a list: it would be split into letters."""
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
-        raise TypeError(f"{what} are a list, not {_named(values)}")
+        raise TypeError(f"{what} must be a list, not {_named(values)}")
 
 
 def end(answer: Any) -> acp.PromptResponse:
-    """The answer to a prompt whose handler returned this. Raises `UsageError`."""
+    """The response to a prompt from the handler's return value. Raises `UsageError`."""
     if type(answer) is acp.PromptResponse and answer.stop_reason in _STOP_REASONS:
         return answer
     if answer is not None and not (isinstance(answer, str) and answer in _STOP_REASONS):
@@ -184,40 +187,40 @@ def end(answer: Any) -> acp.PromptResponse:
 
 
 def _not_an_end(answer: object) -> UsageError:
-    """The error for what a prompt handler must not return."""
+    """The error for an invalid return value of a prompt handler."""
     known = ", ".join(sorted(_STOP_REASONS))
     if isinstance(answer, acp.PromptResponse):
         return UsageError(
-            f"a prompt handler returned the stop reason {answer.stop_reason!r}, and the protocol "
+            f"a prompt handler returned the stop reason {answer.stop_reason!r}, but the protocol"
             f"has only {known}"
         )
     if isinstance(answer, str):
-        # Most likely it is the text of the answer.
+        # Most likely the text of the answer.
         hint = "text is sent with `await turn.say(text)`"
     elif inspect.isawaitable(answer):
         hint = "`await` is missing"
     elif inspect.isasyncgen(answer) or inspect.isgenerator(answer):
         hint = _NO_YIELD
     else:
-        hint = "what the user is to see is sent with the methods of the turn"
+        hint = "send output for the user with the methods of the turn"
     return UsageError(
-        f"a prompt handler returns None or a stop reason ({known}), not {answer!r:.80}: {hint}"
+        f"a prompt handler must return None or a stop reason ({known}), not {answer!r:.80}: {hint}"
     )
 
 
 def _require(value: Any) -> None:
-    """Raise `TypeError` unless a client could read what this is sent as."""
+    """Raise `TypeError` unless a client could decode this value."""
     if isinstance(value, Unknown):
         return
     kind = type(value)
     decode = _decoders.get(kind)
     if decode is None:
-        # One for each type that is used: one for all of them takes tens of milliseconds to make.
+        # A decoder for each type in use: one for all types takes tens of milliseconds to build.
         decode = _decoders[kind] = msgspec.json.Decoder(kind, dec_hook=_read).decode
     try:
         data = _encode(value)
         if EXTRA.encode() not in data:
-            # What carries fields that nobody knows cannot be judged by its type.
+            # A value with unknown fields cannot be checked by its type.
             decode(data)
     except (*UNDECODABLE, TypeError, ValueError) as error:
         raise TypeError(f"this {kind.__name__} cannot be sent: {error}") from error

@@ -1,7 +1,7 @@
-"""What an agent may ask of its client: files, terminals, permission, answers.
+"""What an agent may request from its client: files, terminals, permission, user input.
 
-Owns the outbound requests of an agent and their gates: what the client did not offer is not asked
-for. It may be used from any thread. It does not know when to ask; turns do.
+Sends the agent's outbound requests and checks their gates: a service that the client did not
+advertise is not requested. May be used from any thread.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ALLOWING = frozenset({"allow_once", "allow_always"})
 
 
 class RefusingOption(acp.PermissionOption, frozen=True, kw_only=True):
-    """A chosen option that does not allow the tool call, and is false for that reason."""
+    """A chosen option that does not allow the tool call; it is falsy."""
 
     @classmethod
     def of(cls, option: acp.PermissionOption) -> Self:
@@ -53,7 +53,7 @@ class RefusingOption(acp.PermissionOption, frozen=True, kw_only=True):
 
 
 class ClientSide:
-    """The client of one session, as something to ask."""
+    """The client of one session: sends requests to it."""
 
     __slots__ = ("_capabilities", "_connection", "_home", "_session_id", "_speech", "_calls")
 
@@ -72,15 +72,15 @@ class ClientSide:
         self._session_id = session_id
         self._capabilities = capabilities
         self._calls = calls or AwaitedCalls()
-        """What was called here and not awaited."""
+        """The calls made here that are not awaited yet."""
 
     @property
     def capabilities(self) -> acp.ClientCapabilities:
-        """What the client said that it can do."""
+        """The capabilities that the client advertised."""
         return self._capabilities
 
     def can(self, capability: str) -> bool:
-        """Whether the client advertised a capability, by its dotted name on the wire."""
+        """Whether the client advertised a capability, by its dotted wire name."""
         return Gate("client", (capability,)).is_open(self._capabilities)
 
     def _require(self, capability: str, what: str) -> None:
@@ -107,7 +107,7 @@ class ClientSide:
     ) -> acp.PermissionOption | None:
         """Ask whether a tool call may run. Returns the chosen option, None if it was cancelled.
 
-        What is returned is true only if the option allows it. An answer that is not one of the
+        The result is truthy only if the option allows the call. An answer that is not one of the
         options counts as a refusal, never as consent.
         """
         checks.permission(tool_call, options)
@@ -131,7 +131,7 @@ class ClientSide:
     async def read_file(
         self, path: str, *, line: int | None = None, limit: int | None = None
     ) -> str:
-        """The text of a file as the client sees it, unsaved changes included."""
+        """The text of a file as the client sees it, including unsaved changes."""
         self._require("fs.readTextFile", "read files for its agent")
         checks.file_path(path)
         response = await self._ask(
@@ -163,7 +163,7 @@ class ClientSide:
         env: Mapping[str, str] | None = None,
         output_byte_limit: int | None = None,
     ) -> Terminal:
-        """Run a command through the client. Release it when done: use it as ``async with``."""
+        """Run a command through the client. Release it when done: use it with ``async with``."""
         self._require("terminal", "run commands for its agent")
         checks.text(command, "the command of a terminal")
         checks.listed(args, "the arguments of a command")
@@ -203,7 +203,7 @@ class ClientSide:
     async def ask_url(
         self, message: str, url: str, *, elicitation_id: str | None = None
     ) -> acp.CreateElicitationResponse:
-        """Ask the user to visit a URL. Acceptance means consent to open it, not that it is done."""
+        """Ask the user to open a URL. Acceptance is consent to open it, not completion."""
         self._require("elicitation.url", "send its user to a URL")
         return await self._elicit(
             acp.ElicitationUrl(
@@ -219,7 +219,7 @@ class ClientSide:
 
     @awaited("client.elicitation_done(…)")
     async def elicitation_done(self, elicitation_id: str) -> None:
-        """Say that what a URL was for has happened."""
+        """Report that the interaction at a URL is complete."""
         self._require("elicitation.url", "send its user to a URL")
         done = acp.CompleteElicitationNotification(elicitation_id=elicitation_id)
         await self._notify(acp.ELICITATION_COMPLETE.name, done)
@@ -228,17 +228,17 @@ class ClientSide:
 
     @awaited("client.call_extension(…)")
     async def call_extension(self, method: str, params: Any) -> Any:
-        """Call a method of the client's own, whose name begins with an underscore."""
+        """Call one of the client's own methods, whose name begins with an underscore."""
         name = _extension(method)
         raw = await self._home.run(lambda: self._connection.call(name, params))
         try:
             return msgspec.json.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
+            raise InvalidAnswer(f"invalid response to {method}: {error}") from error
 
     @awaited("client.notify_extension(…)")
     async def notify_extension(self, method: str, params: Any) -> None:
-        """Send a notification of the agent's own kind."""
+        """Send one of the agent's own notifications."""
         await self._notify(_extension(method), params)
 
     async def _notify(self, method: str, params: Any) -> None:
@@ -247,12 +247,12 @@ class ClientSide:
 
 def _extension(method: str) -> str:
     if not method.startswith("_"):
-        raise UsageError(f"an extension method begins with an underscore: {method!r}")
+        raise UsageError(f"an extension method must begin with an underscore: {method!r}")
     return method
 
 
 class Terminal:
-    """A command that the client runs for us."""
+    """A command that the client runs for the agent."""
 
     __slots__ = ("_client", "_released", "_session_id", "_calls", "id")
 
@@ -271,7 +271,7 @@ class Terminal:
 
     @awaited("terminal.output(…)")
     async def output(self) -> acp.TerminalOutputResponse:
-        """What it printed so far."""
+        """Its output so far."""
         return await self._client._ask(
             acp.TERMINAL_OUTPUT,
             acp.TerminalOutputRequest(session_id=self._session_id, terminal_id=self.id),
@@ -279,7 +279,7 @@ class Terminal:
 
     @awaited("terminal.wait(…)")
     async def wait(self) -> acp.WaitForTerminalExitResponse:
-        """Wait until it has ended."""
+        """Wait until the command has ended."""
         return await self._client._ask(
             acp.TERMINAL_WAIT_FOR_EXIT,
             acp.WaitForTerminalExitRequest(session_id=self._session_id, terminal_id=self.id),
@@ -287,7 +287,7 @@ class Terminal:
 
     @awaited("terminal.kill(…)")
     async def kill(self) -> None:
-        """End it; output and exit status stay readable."""
+        """End the command; output and exit status stay readable."""
         await self._client._ask(
             acp.TERMINAL_KILL,
             acp.KillTerminalRequest(session_id=self._session_id, terminal_id=self.id),
@@ -295,7 +295,7 @@ class Terminal:
 
     @awaited("terminal.release(…)")
     async def release(self) -> None:
-        """End it if it runs, and let the client forget it. Once only."""
+        """End the command if it is running, and release the terminal. Once only."""
         if not self._released:
             self._released = True
             await self._client._ask(

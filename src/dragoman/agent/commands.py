@@ -1,8 +1,8 @@
-"""Slash commands: finding one at the beginning of a prompt.
+"""Slash commands: find one at the beginning of a prompt.
 
-Owns the syntax: a slash, a name, and what follows it. It does not know which commands there are.
-A path such as ``/usr/bin`` is no command. A sentence that begins with a path, ``/etc is broken``,
-looks like one, so whoever knows the commands asks whether one was meant.
+The syntax is a slash, a name, and the text after it. The list of commands is not known here. A path
+such as ``/usr/bin`` is not a command. A sentence that begins with a path, ``/etc is broken``, looks
+like one, so the caller checks it against the commands that exist.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Command(Struct, frozen=True):
 
 
 def is_name(name: str) -> bool:
-    """Whether a command can be called that."""
+    """Whether this is a valid name for a command."""
     return re.fullmatch(_NAME, name) is not None
 
 
 def parse(prompt: Sequence[acp.ContentBlock]) -> Command | None:
-    """The command that a prompt begins with, if it does: only its first block can hold one."""
+    """The command at the beginning of a prompt, if any: only the first block can hold one."""
     if not prompt or not isinstance(prompt[0], acp.TextContent):
         return None
     match = _COMMAND.match(prompt[0].text.strip())
@@ -40,17 +40,17 @@ def parse(prompt: Sequence[acp.ContentBlock]) -> Command | None:
 
 
 def missing(name: str, known: Iterable[str]) -> str:
-    """What the user is shown for a command that does not exist."""
+    """The message to the user for a command that does not exist."""
     names = ", ".join(f"/{each}" for each in known)
     return f"There is no command /{name}. The commands are: {names}."
 
 
 def is_meant(command: Command, known: Iterable[str]) -> bool:
-    """Whether somebody who typed a command that does not exist most likely wanted one: it stands
-    alone, or is nearly the name of one that does. Anything else is a prompt like any other."""
+    """Whether a user who typed a command that does not exist most likely meant one: it stands
+    alone, or is similar to the name of an existing one. Anything else is an ordinary prompt."""
     if not command.input:
         return True
-    # Not at the top: few prompts come here.
+    # Not at the top: few prompts get here.
     import difflib
 
     return bool(difflib.get_close_matches(command.name, [*known], 1))

@@ -43,9 +43,9 @@ class LoopAccess:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError:
             work.close()
-            raise asyncio.CancelledError("the connection is gone") from None
-        # The set belongs to all threads, but a single addition or removal is one step of the
-        # interpreter, and `call_off` works on a copy.
+            raise asyncio.CancelledError("the connection is closed") from None
+        # All threads share the set, but a single addition or removal is atomic in the interpreter,
+        # and `call_off` works on a copy.
         self._waiting.add(future)
         if self._left and not last:
             future.cancel()
@@ -57,7 +57,7 @@ class LoopAccess:
             self._waiting.discard(future)
 
     def call_off(self) -> None:
-        """Cancel what threads wait for in `wait`, now and in later calls."""
+        """Cancel the current and later calls of `wait`."""
         self._left = True
         for future in tuple(self._waiting):
             future.cancel()

@@ -1,8 +1,8 @@
-"""What the methods of a turn return: something to await that notices when it is not.
+"""The awaitables that the methods of a turn return: they detect a missing `await`.
 
-Owns the awaitable that has no truth value, so that `if turn.ask_permission(…)` without `await`
-raises instead of reading as consent, and that reports itself when it is dropped without having
-been awaited. What becomes of such a report is decided by the turn it belongs to.
+They have no truth value, so that `if turn.ask_permission(…)` without `await` raises instead of
+reading as consent, and they report themselves if dropped without having been awaited. The turn
+decides what happens with such a report.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ T = TypeVar("T")
 
 
 class AwaitedCalls:
-    """The calls of one turn that are to be awaited, and those that never will be."""
+    """The calls of one turn that must be awaited, and those that never will be."""
 
     __slots__ = ("dropped", "waiting")
 
     def __init__(self) -> None:
         self.waiting: dict[int, tuple[str, str, int]] = {}
-        """What was called and where, by the identity of what the call returned."""
+        """The call and its source location, by the identity of the returned object."""
         self.dropped: list[str] = []
 
     def unawaited(self) -> list[str]:
-        """Every call that was not awaited, as its author wrote it."""
+        """Every call that was not awaited, as the author wrote it."""
         return [*self.dropped, *map(_shown, tuple(self.waiting.values()))]
 
 
@@ -38,14 +38,14 @@ def _shown(call: tuple[str, str, int]) -> str:
 
 
 class Owner(Protocol):
-    """What has methods to await."""
+    """An object with methods that must be awaited."""
 
     @property
     def _calls(self) -> AwaitedCalls: ...
 
 
 class Pending(Coroutine[Any, Any, T]):
-    """A coroutine that is missed when it is not awaited."""
+    """A coroutine that reports a missing `await`."""
 
     __slots__ = ("_begun", "_inner", "_owner", "_what")
 
@@ -58,7 +58,7 @@ class Pending(Coroutine[Any, Any, T]):
         owner._calls.waiting[id(self)] = (what, caller.f_code.co_filename, caller.f_lineno)
 
     def _begin(self) -> None:
-        """It is not missed any more."""
+        """Stop tracking it."""
         self._begun = True
         self._owner._calls.waiting.pop(id(self), None)
 
@@ -87,9 +87,9 @@ class Pending(Coroutine[Any, Any, T]):
         self._inner.close()
 
     def _misused(self) -> str:
-        """It was used without having been awaited, and the error for that is raised here."""
+        """Raise the error for using it without `await`."""
         self.close()
-        return f"{self._what} has to be awaited: write `await {self._what}`"
+        return f"{self._what} must be awaited: write `await {self._what}`"
 
     def __bool__(self) -> bool:
         raise TypeError(self._misused())
@@ -105,26 +105,26 @@ class Pending(Coroutine[Any, Any, T]):
         raise TypeError(self._misused())
 
     async def __aexit__(self, *raised: object) -> None:
-        """Only there to let `async with` come as far as the error of `__aenter__`."""
+        """Exists only so that `async with` reaches the error in `__aenter__`."""
 
     def __getattr__(self, name: str) -> NoReturn:
-        # Not closed: asyncio looks for names of its own in whatever becomes a task.
+        # Not closed: asyncio looks up attributes on any object that becomes a task.
         what = self._what
-        raise AttributeError(f"{what} has to be awaited: write `await {what}`; it has no {name!r}")
+        raise AttributeError(f"{what} must be awaited: write `await {what}`; it has no {name!r}")
 
     def __repr__(self) -> str:
         return f"<{self._what}, {'awaited' if self._begun else 'not awaited'}>"
 
     def __del__(self) -> None:
         if not self._begun:
-            # Without this Python would warn, and name a method of ours.
+            # Otherwise Python would warn and name an internal method.
             self._inner.close()
             calls = self._owner._calls
             calls.dropped.append(_shown(calls.waiting.pop(id(self))))
 
 
 def awaited(what: str) -> Callable[[F], F]:
-    """Let an `async` method return a `Pending`; `what` is the call as its user writes it."""
+    """Make an `async` method return a `Pending`; `what` is the call as its user writes it."""
 
     def decorate(method: F) -> F:
         @functools.wraps(method)

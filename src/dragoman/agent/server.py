@@ -1,8 +1,8 @@
-"""One client being served: the protocol's side of an agent.
+"""Serve one client: the protocol side of an agent.
 
-Owns the state of one connection: the handshake, its sessions, the turn of each. Requests of
-different sessions, and cancels, are read while a prompt runs. It does not know what the agent does;
-the handlers of an `Agent` do.
+Holds the state of one connection: the handshake, its sessions, the turn of each. Requests of other
+sessions, and cancels, are read while a prompt runs. The agent's work is done by the handlers of an
+`Agent`.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.agent")
 
 CANCEL_GRACE: Final = 5.0
-"""How long a cancelled handler may take to end before its prompt is answered without it."""
+"""How long a cancelled handler may take to end before its prompt gets a response without it."""
 
 P = TypeVar("P")
 R = TypeVar("R")
 
 Serve: TypeAlias = Callable[[Any], Any]
-"""Answers a request, given its params, or returns a coroutine that will."""
+"""Answers a request, given its params, or returns a coroutine that does."""
 
 Served: TypeAlias = dict[str, tuple[Callable[[Raw], Any], Serve]]
-"""How to read the params of a method, and who answers it."""
+"""The decoder for the params of a method, and its handler."""
 
 
 class Server:
@@ -78,13 +78,13 @@ class Server:
         self._client: acp.InitializeRequest | None = None
         self._acp: Speech | None = None
         self._document: DocumentSpeech | None = None
-        """The client's language, if it is not ACP."""
+        """The client's dialect, if it is not ACP."""
         self._told: HandlerLane[tuple[Callable[..., Any], Any]] | None = None
         self._sessions: dict[str, Session] = {}
         self._requests: Served = {}
         self._open: Served = {}
-        """What may be asked for right now: everything after a handshake in ACP, and nothing
-        before, so that the usual request needs to be looked up once."""
+        """The methods that may be called now: all of them after an ACP handshake and none
+        before, so that the usual request needs only one lookup."""
         self._requests[acp.SESSION_NEW.name] = (decode_new, self._new)
         self._serve(acp.SESSION_PROMPT, self._prompt)
         self._serve(acp.SESSION_CLOSE, self._close)
@@ -120,13 +120,13 @@ class Server:
 
     @property
     def speech(self) -> Speech:
-        """How this client is spoken to."""
+        """The dialect used with this client."""
         assert self._acp is not None
         return self._document or self._acp
 
     def _choose(self, request: Request) -> None:
-        """Find out what the client speaks: its first request tells. One that shakes hands only
-        afterwards seemed to speak something else."""
+        """Detect the client's dialect from its first request. If the handshake comes later, the
+        first guess was wrong."""
         if self._agent.dialect is not None:
             return
         document = self._document
@@ -156,7 +156,7 @@ class Server:
         return serve(params)
 
     def _request_otherwise(self, request: Request) -> Any:
-        """The handshake, what comes before it, extensions, and other languages."""
+        """Handle the handshake, requests before it, extensions, and other dialects."""
         self._choose(request)
         if self._document is not None:
             return self._document.request(request)
@@ -168,7 +168,7 @@ class Server:
         if extension is None and request.method not in self._requests:
             raise boundary.method_not_found(request.method)
         if self._client is None:
-            raise RemoteError(codes.INVALID_REQUEST, "initialize comes first")
+            raise RemoteError(codes.INVALID_REQUEST, "send initialize first")
         assert extension is not None
         return run_handler(extension, _plain(request.params))
 
@@ -185,7 +185,7 @@ class Server:
                 self._hear(handler, notification)
 
     def _hear(self, handler: Callable[..., Any], notification: Notification) -> None:
-        """Let an author's handler hear a notification, after it has heard those before it."""
+        """Call an author's handler with a notification, after those before it."""
         if self._told is None:
             connection = self.connection
             self._told = HandlerLane(
@@ -196,14 +196,14 @@ class Server:
     def noise(self, noise: Noise | Stray) -> None:
         log.debug("noise: %.200r", noise.line)
 
-    # -- for another language than ACP
+    # -- for dialects other than ACP
 
     @property
     def agent(self) -> Agent:
         return self._agent
 
     def greet(self, client: acp.InitializeRequest) -> None:
-        """The client introduced itself; the first time counts."""
+        """Record the client's introduction; only the first one counts."""
         self._client = self._client or client
 
     def can(self, method: Method[Any, Any]) -> bool:
@@ -211,14 +211,14 @@ class Server:
         return method.name in self._requests
 
     def perform(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
-        """Do what a client of ACP would ask for."""
+        """Run what an ACP client would request."""
         if not self.can(method):
             raise boundary.method_not_found(method.name)
         answer = self._requests[method.name][1](params)
         return answer if inspect.iscoroutine(answer) else _just(answer)
 
     def stop(self, session_id: str) -> None:
-        """Cancel the turn of a session, if one runs."""
+        """Cancel the running turn of a session, if any."""
         session = self._sessions.get(session_id)
         if session is not None and session.turn is not None:
             session.turn.stop()
@@ -231,7 +231,7 @@ class Server:
         except msgspec.ValidationError as error:
             raise boundary.invalid_params(error) from error
         if self._client is None:
-            # A second handshake is answered like the first and changes nothing.
+            # A second handshake gets the same response and changes nothing.
             self._client = client
             self._open = self._requests
             if (note := version_note(client)) is not None:
@@ -256,7 +256,7 @@ class Server:
             if not isinstance(method, acp.AuthMethodTerminal)
         ]
         if params.method_id not in usable:
-            raise _invalid(f"there is no login method {params.method_id!r} to call")
+            raise _invalid(f"there is no login method {params.method_id!r}")
         method: str = params.method_id
         secrets = ours_in(params.meta)
         if "password" in secrets or "token" in secrets:
@@ -276,7 +276,7 @@ class Server:
 
     def _make(self, id: str | None, params: Any) -> Session:
         if self._client is None:
-            raise RemoteError(codes.INVALID_REQUEST, "initialize comes first")
+            raise RemoteError(codes.INVALID_REQUEST, "send initialize first")
         return Session(
             self.speech.new_id() if id is None else id,
             _absolute(params.cwd),
@@ -339,8 +339,8 @@ class Server:
         )
 
     def _require_idle(self, session_id: str) -> None:
-        """A session that is taken up anew is another object: a turn of the old one would go on
-        where neither a cancel nor a second prompt finds it."""
+        """Reopening a session creates a new object: a turn of the old one would continue where
+        neither a cancel nor a second prompt finds it."""
         session = self._sessions.get(session_id)
         if session is not None and session.turn is not None:
             raise RemoteError(codes.INVALID_REQUEST, "a turn of this session is still running")
@@ -373,7 +373,7 @@ class Server:
             await turn.ended.wait()
 
     def _announce_commands(self, session: Session) -> None:
-        """Tell the commands once the answer that opens the session has been sent."""
+        """Send the commands after the response that opens the session."""
         if not self._handlers.commands:
             return
         update = acp.AvailableCommandsUpdate(
@@ -382,7 +382,7 @@ class Server:
                 for spec in self._handlers.commands.values()
             ]
         )
-        # A task begins behind the answer, and waits behind it too if the client does not read.
+        # The task starts after the response, and also waits for it if the client does not read.
         self.connection.tasks.start(self._tell(session, update), "tell the commands")
 
     async def _tell(self, session: Session, update: acp.SessionUpdate) -> None:
@@ -399,7 +399,7 @@ class Server:
         self._require_mode(session, mode_id)
         handler = self._handlers.set_mode
         if handler is None and session.mode == mode_id:
-            # Nobody has to be told, so there is nothing to wait for.
+            # The mode does not change: there is nothing to send or to wait for.
             return acp.SetSessionModeResponse()
         return self._mode_set(session, mode_id, handler)
 
@@ -412,7 +412,7 @@ class Server:
         if session.mode != mode_id:
             session.switch_mode(mode_id)
         if session.mode != before:
-            # The answer says nothing about the option by which the mode is offered as well.
+            # The response does not contain the option that also offers the mode.
             options = acp.ConfigOptionUpdate(config_options=session.config_options())
             await self._tell(session, options)
         return acp.SetSessionModeResponse()
@@ -447,8 +447,8 @@ class Server:
     # -- turns
 
     def _prompt(self, params: acp.PromptRequest) -> Coroutine[Any, Any, acp.PromptResponse]:
-        """Begin a turn. Now and not in the coroutine, which begins behind everything that arrived
-        together: a cancel right behind its prompt would find no turn."""
+        """Begin a turn. Now and not in the coroutine, which starts after everything that
+        arrived together: a cancel right after its prompt would find no turn."""
         session = self._session(params.session_id)
         if session.turn is not None:
             raise RemoteError(codes.INVALID_REQUEST, "a turn of this session is still running")
@@ -468,7 +468,7 @@ class Server:
                 if not work.done():
                     log.warning("a cancelled prompt handler does not end; answering without it")
             except asyncio.CancelledError:
-                # The client has gone, or called off the request and not the turn.
+                # The client has disconnected, or cancelled the request and not the turn.
                 turn.stop()
                 raise
             finally:
@@ -484,7 +484,8 @@ class Server:
         return turn.with_tokens(checks.end(answer))
 
     async def _answer(self, turn: Turn) -> Any:
-        """What the author's handler returns, or raises: who answers the prompt says so, once."""
+        """The result of the author's handler, or its exception as a value, which the caller
+        raises."""
         known = self._handlers.commands
         command = commands.parse(turn.prompt) if known else None
         spec = None if command is None else known.get(command.name)
@@ -497,19 +498,19 @@ class Server:
             return _uncaught(error) if _came_from_client(error) else error
         except Exception as error:
             if turn.cancelled:
-                # Then the answer is that it was cancelled, and this would be lost.
+                # The response then is "cancelled", and this error would be lost.
                 log.exception("a prompt handler failed while it was cancelled")
                 return None
             return error.with_traceback(_of_author(error.__traceback__))
         await turn.say(commands.missing(command.name, known))
-        # Nothing was done, and whoever asked shall not take it for a success.
+        # Nothing was done, and the caller must not take it for success.
         return acp.StopReason.REFUSAL
 
     def _cancel(self, notification: Notification) -> None:
         try:
             message = acp.SESSION_CANCEL.decode_params(notification.params)
         except msgspec.ValidationError as error:
-            log.warning("a session/cancel cannot be read: %s", error)
+            log.warning("a session/cancel could not be decoded: %s", error)
             return
         self.stop(message.session_id)
 
@@ -517,7 +518,7 @@ class Server:
         try:
             message = acp.CANCEL_REQUEST.decode_params(notification.params)
         except msgspec.ValidationError as error:
-            log.warning("a $/cancel_request cannot be read: %s", error)
+            log.warning("a $/cancel_request could not be decoded: %s", error)
             return
         if message.request_id is not None:
             self.connection.cancel_inbound(message.request_id)
@@ -528,7 +529,7 @@ async def _just(answer: Any) -> Any:
 
 
 def _of_author(traceback: TracebackType | None) -> TracebackType | None:
-    """A traceback without our frames at its beginning: only so much of it is shown."""
+    """A traceback without dragoman's frames at its beginning: only a part of it is shown."""
     rest = traceback
     while rest is not None and rest.tb_frame.f_globals.get("__name__") in (__name__, _THREADS):
         rest = rest.tb_next
@@ -539,8 +540,8 @@ _THREADS: Final = run_in_thread.__module__
 
 
 def _came_from_client(error: RemoteError) -> bool:
-    """Whether this is what the client answered to a request of ours, and not the author's word:
-    then it was raised where answers are waited for."""
+    """Whether this error is the client's response to a request of ours, and not the author's
+    own: then it was raised in `rpc`."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -549,10 +550,10 @@ def _came_from_client(error: RemoteError) -> bool:
 
 
 def _uncaught(error: RemoteError) -> Exception:
-    """What a handler raises that lets a refusal of its client through. As an answer to the client
-    the code would say something else: that its session is unknown, or that there is no such method
-    as the prompt, which then might be sent a second time."""
-    failure = RuntimeError(f"a handler did not catch what its client answered: {error}")
+    """The error for a handler that does not catch a client's refusal. As a response to the
+    client its code would mean something else: that the session is unknown, or that the prompt
+    method does not exist, so that the client might send the prompt again."""
+    failure = RuntimeError(f"a handler did not catch an error from its client: {error}")
     failure.__cause__ = error
     return failure
 

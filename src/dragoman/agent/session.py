@@ -1,8 +1,7 @@
 """A session as the author of an agent sees it.
 
-Owns what the agent keeps about one conversation: where it works, its mode, its options, and
-whatever the author puts into `state`. It does not talk (`turn` does) and does not decide what a
-mode means.
+Holds the state of one conversation: its working directory, its mode, its options, and whatever the
+author puts into `state`. `turn` sends to the client; the author decides what a mode means.
 """
 
 from __future__ import annotations
@@ -55,9 +54,9 @@ class Session:
         self.meta = dict(meta or {})
         """What the client sent in `_meta` when it opened the session."""
         self.client = client
-        """What the client said of itself in the handshake."""
+        """The client's own description from the handshake."""
         self.choices = settings or SessionSettings((), ())
-        """What the client may choose in this session."""
+        """The choices that the client has in this session."""
         self.mode = self.choices.first_mode
         """The current mode, if the agent has modes. `Turn.mode` changes it."""
         self.options = self.choices.first_values
@@ -65,32 +64,32 @@ class Session:
         self.state = SimpleNamespace()
         """Anything the author wants to keep with the session."""
         self.turn: Turn | None = None
-        """The turn that is running, if one is."""
+        """The running turn, if any."""
 
     def __repr__(self) -> str:
         return f"<Session {self.id!r} in {str(self.cwd)!r}>"
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """The folders that file tools should stay in."""
+        """The directories that file tools should stay in."""
         return (self.cwd, *self.additional_directories)
 
     # -- modes and options
 
     def choose_from(self, settings: SessionSettings) -> None:
-        """Let this session have other choices than the agent's other sessions."""
+        """Give this session other choices than the agent's other sessions."""
         self.choices = settings
         self.mode = settings.first_mode
         self.options = settings.first_values
 
     def switch_mode(self, mode_id: str) -> None:
-        """Change the mode without telling anybody."""
+        """Change the mode without notifying the client."""
         if not self.choices.has_mode(mode_id):
             raise UsageError(f"there is no mode {mode_id!r}")
         self.mode = mode_id
 
     def set_option(self, option_id: str, value: str | bool) -> None:
-        """Change a config option without telling anybody."""
+        """Change a config option without notifying the client."""
         if not self.choices.allows(option_id, value):
             raise UsageError(f"the option {option_id!r} has no value {value!r}")
         self.options[option_id] = value
@@ -100,5 +99,5 @@ class Session:
         return self.choices.mode_state(self.mode)
 
     def config_options(self) -> list[acp.SessionConfigOption]:
-        """The config options as the client sees them: the mode is one of them."""
+        """The config options as the client sees them, including the mode."""
         return self.choices.config_options(self.mode, self.options, self.client.client_capabilities)

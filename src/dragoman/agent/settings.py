@@ -1,9 +1,9 @@
 """What a client may choose in a session: modes, and config options.
 
-Owns the agent's side of both: which choices there are, which values are allowed, and how they look
-to one client. The protocol offers modes in two ways, as modes and as an option of the category
-``mode``; both are made here from the same value, so that they cannot differ. It does not know when
-a choice changes (`server` and `turn` do) nor what it means (the author does).
+Defines the choices, their allowed values, and how they look to one client. The protocol offers
+modes in two ways, as modes and as an option of the category ``mode``; both are made here from the
+same value, so that they cannot differ. `server` and `turn` change a choice; the author decides what
+it means.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dragoman.errors import UsageError
 Option: TypeAlias = acp.SessionConfigSelect | acp.SessionConfigBoolean
 
 MODE_OPTION: Final = "mode"
-"""The id of the option by which the mode is offered a second time."""
+"""The id of the option that also offers the mode."""
 
 
 class SessionSettings:
@@ -51,7 +51,7 @@ class SessionSettings:
         return mode_id in self._mode_ids
 
     def allows(self, option_id: str, value: object) -> bool:
-        """Whether there is such an option and it can have this value."""
+        """Whether this option exists and accepts this value."""
         option = next((each for each in self.options if each.id == option_id), None)
         if option is None:
             return False

@@ -1,8 +1,8 @@
-"""Call the handlers of an agent: coroutines here, and plain functions each in a thread of its own.
+"""Call the handlers of an agent: coroutines here, and plain functions each in its own thread.
 
 `BlockingTurn` is the blocking version of `turn.Turn` that such a handler gets. When the client
 cancels, the pending and the next call on it raise `asyncio.CancelledError`. A thread that makes no
-call cannot be stopped, but its turn is still answered after a grace period.
+call cannot be stopped, but its turn still gets a response after a grace period.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def is_async(handler: Callable[..., Any]) -> bool:
-    """Whether it is an `async` function, or an object that is called like one."""
+    """Whether it is an `async` function, or an object with an `async` `__call__`."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(type(handler), "__call__", None)  # noqa: B004 - not whether it can be called
     )
@@ -38,11 +38,11 @@ def is_async(handler: Callable[..., Any]) -> bool:
 async def run_in_thread(work: Callable[..., T], *args: Any, patient: bool = False) -> T:
     """Run a function in a new thread and wait for it.
 
-    A thread for each, not a pool: a handler may take hours, and a pool that is full of them would
-    stall every other session.
+    One thread for each, not a pool: a handler may take hours, and a full pool would stall every
+    other session.
 
-    Cancelling this leaves the thread alone. If it is `patient`, the thread has other ways to learn
-    of it, and only a second cancel stops the wait for its end.
+    Cancelling this does not affect the thread. With `patient`, the thread learns of it in other
+    ways, and only a second cancel stops the wait for its end.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -52,13 +52,13 @@ async def run_in_thread(work: Callable[..., T], *args: Any, patient: bool = Fals
         try:
             result, error = context.run(work, *args), None
         except BaseException as raised:  # noqa: BLE001 - handed over to the waiting side
-            # StopIteration cannot travel through a future.
+            # A future cannot hold a StopIteration.
             wrapped = RuntimeError(repr(raised)) if isinstance(raised, StopIteration) else raised
             result, error = None, wrapped
         try:
             loop.call_soon_threadsafe(settle, future, result, error)
         except RuntimeError:
-            # The loop is closed: nobody waits any more.
+            # The loop is closed: there is no one to receive the result.
             return
 
     threading.Thread(target=body, name=getattr(work, "__name__", "handler"), daemon=True).start()
@@ -72,7 +72,7 @@ async def run_in_thread(work: Callable[..., T], *args: Any, patient: bool = Fals
         if not future.done():
             future.cancel()
         elif not future.cancelled():
-            # Seen, so that nobody complains about an error that was never looked at.
+            # Retrieved, so that asyncio does not warn about an exception that was never retrieved.
             future.exception()
     return future.result()
 
@@ -93,7 +93,7 @@ class BlockingTurn:
         return self._turn.wait_for(work)
 
     def _last_words(self, work: Coroutine[Any, Any, T]) -> T:
-        """What still has to be said when the turn was cancelled."""
+        """Run a last call that is allowed after the turn was cancelled."""
         return self._turn.wait_for(work, last=True)
 
     @property
@@ -160,7 +160,7 @@ class BlockingTurn:
         self._wait(self._turn.notice(title, severity=severity, description=description))
 
     def tool(self, title: str, **details: Any) -> BlockingToolCall:
-        """Report a tool call; use it as ``with``. Takes what `Turn.tool` takes."""
+        """Report a tool call; use it with ``with``. Same arguments as `Turn.tool`."""
         return BlockingToolCall(self, self._turn.tool(title, **details))
 
     def ask_permission(
@@ -180,7 +180,7 @@ class BlockingTurn:
     def run_command(
         self, command: str, args: Sequence[str] = (), **options: Any
     ) -> acp.TerminalOutputResponse:
-        """Run a command through the client to its end and return what it printed."""
+        """Run a command through the client to its end and return its output."""
 
         async def run() -> acp.TerminalOutputResponse:
             terminal: Terminal
@@ -242,7 +242,7 @@ class BlockingToolCall:
 def run_handler(handler: Callable[..., Any] | None, *args: Any) -> Coroutine[Any, Any, Any]:
     """Call an author's handler, in a thread if it is a plain function."""
     assert handler is not None
-    # Asked for every request, and the long way takes as long as answering one.
+    # Checked for every request, and the full check takes as long as answering one.
     if type(handler) is FunctionType and handler.__code__.co_flags & CO_COROUTINE:
         return handler(*args)  # type: ignore[no-any-return]
     if is_async(handler):
@@ -263,19 +263,19 @@ def run_with_turn(
 async def run_to_end(
     handler: Callable[..., Any] | None, turn: Turn, *before: Any, after: tuple[Any, ...] = ()
 ) -> Any:
-    """The same, and an error if the handler has not awaited what it made."""
+    """The same, and an error if the handler did not await its updates."""
     assert handler is not None
-    # A plain function cannot forget it, and may well have made its updates in several threads.
+    # A plain function cannot forget an `await`, and may have made its updates in several threads.
     counted = is_async(handler)
     try:
         answer = await run_with_turn(handler, turn, *before, after=after)
     except SystemExit as error:
-        # It would end the loop, and the client would be told that its request was cancelled.
+        # It would end the loop, and the client would see its request as cancelled.
         failure = RuntimeError(f"a handler called sys.exit({error.code!r})")
         raise failure.with_traceback(error.__traceback__) from None
     except Exception as error:
         if not turn.cancelled and (unsent := turn.unsent(counted=counted)) is not None:
-            # It may well be the cause of the error.
+            # The missing `await` may be the cause of the error.
             error.add_note(unsent)
         raise
     if not turn.cancelled and (unsent := turn.unsent(counted=counted)) is not None:

@@ -1,7 +1,7 @@
 """A tool call that an agent reports while it runs, as a context manager.
 
-Owns the life of one reported call: announced on entering, completed on leaving, failed if the
-block raises. It does not run anything and does not decide whether it may run.
+Handles the life of one reported call: announced on entering, completed on leaving, failed if the
+block raises. It runs nothing and does not decide whether the tool may run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ToolCall:
-    """One reported tool call; use it as ``async with turn.tool(...) as tool``."""
+    """One reported tool call; use it with ``async with turn.tool(...) as tool``."""
 
     __slots__ = (
         "_announced",
@@ -104,13 +104,13 @@ class ToolCall:
 
     @awaited("tool.start(…)")
     async def start(self) -> None:
-        """The work begins, after a permission was given."""
+        """Report that the work begins, after permission was given."""
         await self.update(status="in_progress")
 
     @awaited("tool.add(…)")
     async def add(self, *content: acp.ToolCallContent | acp.ContentBlock | str) -> None:
-        """Add to the content: text, blocks, diffs or terminals. The whole list is sent again, as
-        the protocol replaces it."""
+        """Add to the content: text, blocks, diffs or terminals. The whole list is sent again,
+        because each update replaces it."""
         self._content.extend(_content(item) for item in content)
         await self.update(content=list(self._content))
 
@@ -129,7 +129,7 @@ class ToolCall:
     async def permission(
         self, options: Sequence[acp.PermissionOption] | None = None
     ) -> acp.PermissionOption | None:
-        """Ask the client whether this call may run. What is returned is true only if it may."""
+        """Ask the client whether this call may run. The result is truthy only if it may."""
         await self.announce()
         request = acp.ToolCallUpdate(
             tool_call_id=self.id,

@@ -1,8 +1,8 @@
-"""A turn as the author of an agent sees it: the prompt, and everything to answer it with.
+"""A turn as the author of an agent sees it: the prompt, and the methods to answer it.
 
-Owns what is sent to the client while a prompt runs, in order, from any thread. It does not start
-or end turns (`server` does). When the client cancels, the handler is cancelled at its next await,
-and whatever it was doing becomes the stop reason ``cancelled`` without its help.
+Sends to the client while a prompt runs, in order, from any thread. `server` starts and ends turns.
+When the client cancels, the handler is cancelled at its next await, and however it ends, the stop
+reason is ``cancelled``.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from dragoman.rpc import Connection
 T = TypeVar("T")
 
 UPDATES_PER_BREATH: Final = 128
-"""After so many updates the loop gets a turn, so that a cancel is read while an agent talks."""
+"""After this many updates the loop runs other tasks, so that a cancel is read while an agent
+streams."""
 
 
 class Turn:
-    """One prompt being answered."""
+    """One prompt that is being answered."""
 
     def __init__(
         self,
@@ -53,12 +54,12 @@ class Turn:
         self._ids = itertools.count(1)
         self._prefix = os.urandom(4).hex()
         self._made = 0
-        """Updates that were made, and are sent by awaiting them."""
+        """Number of updates created; awaiting an update sends it."""
         self._sent = 0
         self._elsewhere = False
-        """Whether another thread took part: then these numbers say nothing."""
+        """Whether another thread took part: then these counts are meaningless."""
         self._calls = AwaitedCalls()
-        """What the handler called of this turn, and has not awaited."""
+        """The calls of the handler on this turn that are not awaited yet."""
         self.session = session
         self.prompt = prompt
         self.meta = dict(meta or {})
@@ -71,12 +72,12 @@ class Turn:
         )
         self._tokens: tuple[int, int] | None = None
         self.cancelled = False
-        """Whether the client asked to stop."""
+        """Whether the client cancelled the turn."""
         self.over = False
-        """Whether the prompt was answered: nothing more can be said in this turn."""
+        """Whether the prompt was answered: nothing more can be sent in this turn."""
         self._work: asyncio.Task[Any] | None = None
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the client has asked to stop."""
+        """Done when the client has cancelled the turn."""
         self.ended = asyncio.Event()
         """Set when the turn is over."""
 
@@ -93,20 +94,20 @@ class Turn:
 
     @property
     def command(self) -> Command | None:
-        """The slash command that the prompt begins with: its `name` and `input`. A sentence that
-        begins with a path, such as ``/etc is broken``, looks like one."""
+        """The slash command that the prompt begins with: its `name` and `input`. A sentence
+        that begins with a path, such as ``/etc is broken``, looks like one."""
         return commands.parse(self.prompt)
 
     def blocks(self, kind: type[T]) -> list[T]:
         """The blocks of the prompt of one kind, such as `ImageContent`."""
         return [block for block in self.prompt if isinstance(block, kind)]
 
-    # -- saying things
+    # -- output
 
     def update(self, update: acp.SessionUpdate | acp.ToolCallUpdate) -> Coroutine[Any, Any, None]:
         """Send any update of the protocol. The other methods are shorthands for this one."""
         if type(update) is acp.ToolCallUpdate:
-            # The schema has one name for a change of a tool call, here and in a question.
+            # The schema uses one type name for a change of a tool call, here and in a question.
             update = acp.ToolCallProgress(**structs.asdict(update))
         checks.update(update)
         self._made += 1
@@ -126,13 +127,13 @@ class Turn:
         if self._sent % UPDATES_PER_BREATH == 0:
             await asyncio.sleep(0)
 
-    # These three are sent for every few words. They return the coroutine itself rather than wrap it
-    # in another, and are missed by their number if they are not awaited.
+    # These three are called for every few words. They return the coroutine itself rather than wrap
+    # it in another; missing awaits are found by counting.
 
     def say(
         self, content: str | acp.ContentBlock, *, message_id: str | None = None
     ) -> Coroutine[Any, Any, None]:
-        """Stream a piece of the answer."""
+        """Stream a chunk of the answer."""
         if type(content) is str:
             block: acp.ContentBlock = acp.TextContent(text=content)
         else:
@@ -143,7 +144,7 @@ class Turn:
     def think(
         self, content: str | acp.ContentBlock, *, message_id: str | None = None
     ) -> Coroutine[Any, Any, None]:
-        """Stream a piece of the reasoning."""
+        """Stream a chunk of the reasoning."""
         block = _block(content, "think")
         self._made += 1
         return self._send(acp.AgentThoughtChunk(content=block, message_id=message_id))
@@ -151,19 +152,19 @@ class Turn:
     def echo(
         self, content: str | acp.ContentBlock, *, message_id: str | None = None
     ) -> Coroutine[Any, Any, None]:
-        """Stream a piece of what the user said: for replaying a history."""
+        """Stream a chunk of a user message: for replaying a history."""
         block = _block(content, "echo")
         self._made += 1
         return self._send(acp.UserMessageChunk(content=block, message_id=message_id))
 
     def plan(self, entries: Sequence[acp.PlanEntry | str]) -> Coroutine[Any, Any, None]:
-        """Send the plan, complete each time."""
+        """Send the whole plan."""
         return self.update(acp.Plan(entries=checks.plan(entries)))
 
     def usage(
         self, used: int, size: int, cost: acp.Cost | None = None
     ) -> Coroutine[Any, Any, None]:
-        """Tell how full the context is, and what the session has cost so far."""
+        """Report the context usage, and the cost of the session so far."""
         return self.update(acp.UsageUpdate(used=used, size=size, cost=cost))
 
     def tokens(self, input: int, output: int) -> None:
@@ -171,32 +172,32 @@ class Turn:
         self._tokens = checks.tokens(input, output)
 
     def commands(self, commands: Sequence[acp.AvailableCommand]) -> Coroutine[Any, Any, None]:
-        """Tell which slash commands there are, complete each time."""
+        """Send the whole list of slash commands."""
         checks.listed(commands, "the commands of turn.commands()")
         return self.update(acp.AvailableCommandsUpdate(available_commands=commands))
 
     @awaited("turn.mode(…)")
     async def mode(self, mode_id: str) -> None:
-        """Change the session's mode, and tell the client in both ways it may have learnt of it."""
+        """Change the session's mode, and notify the client in both forms that it may know."""
         self.session.switch_mode(mode_id)
         await self.update(acp.CurrentModeUpdate(current_mode_id=mode_id))
         await self.update(acp.ConfigOptionUpdate(config_options=self.session.config_options()))
 
     @awaited("turn.option(…)")
     async def option(self, option_id: str, value: str | bool) -> None:
-        """Change one of the session's config options, and tell the client."""
+        """Change one of the session's config options, and notify the client."""
         self.session.set_option(option_id, value)
         await self.update(acp.ConfigOptionUpdate(config_options=self.session.config_options()))
 
     def title(self, title: str | None) -> Coroutine[Any, Any, None]:
-        """Name the session; None takes the name away."""
+        """Set the session's title; None removes it."""
         return self.update(acp.SessionInfoUpdate(title=title))
 
     @awaited("turn.notice(…)")
     async def notice(
         self, title: str, *, severity: str = "info", description: str | None = None
     ) -> None:
-        """Show something to the user, if the client can; else it is said as part of the answer."""
+        """Show a notice to the user, if the client can; otherwise it becomes part of the answer."""
         if self.client.can("session.notices"):
             await self.update(acp.Notice(severity=severity, title=title, description=description))
         else:
@@ -219,7 +220,7 @@ class Turn:
         raw_input: Any = None,
         tool_call_id: str | None = None,
     ) -> ToolCall:
-        """Report a tool call; use it as ``async with``."""
+        """Report a tool call; use it with ``async with``."""
         checks.tool(title=title, kind=kind, status=status)
         if content is not None:
             checks.listed(content, "the contents of turn.tool()")
@@ -250,7 +251,7 @@ class Turn:
         tool: ToolCall | acp.ToolCallUpdate | str,
         options: Sequence[acp.PermissionOption] | None = None,
     ) -> bool:
-        """Ask whether something may be done. True only for an option that allows it."""
+        """Ask whether something may be done. Truthy only for an option that allows it."""
         if isinstance(tool, ToolCall):
             chosen = await tool.permission(options)
         else:
@@ -263,13 +264,13 @@ class Turn:
             chosen = await (ask(call) if options is None else ask(call, options))
         return bool(chosen)
 
-    # -- shorthands for what the client offers
+    # -- shorthands for the client's services
 
     @awaited("turn.read_file(…)")
     async def read_file(
         self, path: str, *, line: int | None = None, limit: int | None = None
     ) -> str:
-        """The text of a file as the client sees it, unsaved changes included."""
+        """The text of a file as the client sees it, including unsaved changes."""
         return await self.client.read_file(path, line=line, limit=limit)
 
     @awaited("turn.write_file(…)")
@@ -279,19 +280,19 @@ class Turn:
 
     @awaited("turn.terminal(…)")
     async def terminal(self, command: str, args: Sequence[str] = (), **options: Any) -> Terminal:
-        """Run a command through the client; use what it returns as ``async with``."""
+        """Run a command through the client; use the result with ``async with``."""
         return await self.client.terminal(command, args, **options)
 
     # -- for the server
 
     def begin(self, work: asyncio.Task[Any]) -> None:
-        """`work` is answering the prompt now."""
+        """Set `work`, the task that answers the prompt."""
         self._work = work
         if self.cancelled:
             work.cancel()
 
     def stop(self) -> None:
-        """The client asked to stop, or has gone: cancel the handler, once."""
+        """The client cancelled or disconnected: cancel the handler, once."""
         if not self.cancelled and not self.over:
             self.cancelled = True
             self.stopped.set_result(None)
@@ -300,9 +301,10 @@ class Turn:
                 self._work.cancel()
 
     def unsent(self, *, counted: bool = True) -> str | None:
-        """What is wrong with a handler that has ended and did not await what it called.
+        """The error for a handler that has ended without awaiting its calls.
 
-        Pieces of messages are `counted`, which is right only where one thread makes them all."""
+        Message chunks are `counted`, which is correct only if one thread makes them all.
+        """
         lost = self._made - self._sent if counted and not self._elsewhere else 0
         told = self._calls.unawaited()
         if lost > 0:
@@ -314,7 +316,7 @@ class Turn:
         return f"`await` is missing, so nothing was sent: {'; '.join(told)}"
 
     def with_tokens(self, response: acp.PromptResponse) -> acp.PromptResponse:
-        """The answer to the prompt, with the tokens that the turn used."""
+        """The response to the prompt, with the tokens that the turn used."""
         if self._tokens is None or "usage" in (response.extra or {}):
             return response
         input, output = self._tokens

@@ -86,9 +86,9 @@ def test_words_about_a_tool_call_are_those_of_the_protocol() -> None:
     with pytest.raises(UsageError, match="no status 'done'"):
         checks.tool(status="done")
     for wrong in ({"kind": 4}, {"status": 4}, {"title": 4}):
-        with pytest.raises(TypeError, match="of a tool call is text"):
+        with pytest.raises(TypeError, match="of a tool call must be text"):
             checks.tool(**wrong)
-    with pytest.raises(TypeError, match="locations are a list"):
+    with pytest.raises(TypeError, match="locations must be a list"):
         checks.listed("/a", "the locations")
 
 
@@ -122,7 +122,7 @@ def test_a_usage_counts_from_nothing_up() -> None:
 
 def test_text_and_handlers_are_what_they_have_to_be() -> None:
     checks.text("/a", "the path")
-    with pytest.raises(TypeError, match=r"the path is text, not \w*Path .*: use str\(\)"):
+    with pytest.raises(TypeError, match=r"the path must be text, not \w*Path .*: use str\(\)"):
         checks.text(Path("/a"), "the path")
     checks.handler(len, "agent.prompt", "turn")
     checks.handler(min, "agent.prompt", "turn")  # It does not tell what it takes.
@@ -146,7 +146,7 @@ def test_text_and_handlers_are_what_they_have_to_be() -> None:
 
 @pytest.mark.parametrize("answer", ["hello", "", True, 0, acp.PromptResponse(stop_reason="done")])
 def test_a_handler_that_returns_no_end_is_an_error(answer: object) -> None:
-    with pytest.raises(UsageError, match="a prompt handler return"):
+    with pytest.raises(UsageError, match="a prompt handler"):
         checks.end(answer)
 
 

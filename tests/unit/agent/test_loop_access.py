@@ -120,4 +120,4 @@ def test_nobody_at_home_is_like_being_cancelled() -> None:
     thread = threading.Thread(target=knock)
     thread.start()
     thread.join(10.0)
-    assert outcome == ["the connection is gone"]
+    assert outcome == ["the connection is closed"]

@@ -146,7 +146,9 @@ async def test_a_method_that_there_is_not_is_not_found(
         client.tell("$/cancel_request", {"requestId": 99})
         client.tell("$/cancel_request", {"requestId": None})
         await client.new_session()
-    unread = [record.message for record in caplog.records if "cannot be read" in record.message]
+    unread = [
+        record.message for record in caplog.records if "could not be decoded" in record.message
+    ]
     assert len(unread) == 3
 
 

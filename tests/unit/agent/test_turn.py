@@ -256,7 +256,7 @@ async def test_what_is_not_a_number_of_tokens_is_refused(tokens: tuple[Any, Any]
     async with in_session(agent_with(handler)) as (client, session):
         body = {"sessionId": session, "prompt": [{"type": "text", "text": "hi"}]}
         assert await client.call("session/prompt", body) == {"stopReason": "end_turn"}
-        assert "the tokens of a turn are" in str(refused[0])
+        assert "the tokens of a turn" in str(refused[0])
 
 
 @aio

@@ -40,4 +40,4 @@ def test_a_dialect_that_no_client_can_be_served_in_ends_the_program(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["--client-dialect", "codex", "--", "no-such-program"]) == 1
-    assert "no client is served in the dialect 'codex'" in capsys.readouterr().err
+    assert "clients cannot be served in the dialect 'codex'" in capsys.readouterr().err

@@ -1,8 +1,8 @@
-"""How an agent's words are put on the wire: ACP v1, or a dialect of the documents.
+"""How an agent's output is put on the wire: ACP v1, or a legacy dialect.
 
-Owns the interface and the choice: a client's first request shows which dialect it speaks, unless
-the agent names one. Each dialect is a module here, loaded for the first client that speaks it.
-`dragoman.agent.server` runs the handlers of the agent.
+Defines the interface and chooses the dialect: a client's first request shows it, unless the agent
+names one. Each dialect is a module here, loaded for the first client that speaks it.
+`dragoman.agent.server` runs the agent's handlers.
 """
 
 from dragoman.agent.speech.acp import AcpSpeech, Speech

@@ -1,7 +1,7 @@
-"""What a turn needs of a language, and the words of ACP v1: the agent kit's own.
+"""The interface between a turn and a dialect, and its implementation for ACP v1.
 
-Owns the interface, and how an update and a question are put on the wire in ACP. Requests of the
-client are answered by `dragoman.agent.server` itself, which speaks ACP in all its terms.
+Puts updates and questions on the wire in ACP. The client's requests are handled by
+`dragoman.agent.server`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UPDATE: Final = acp.SESSION_UPDATE.name
 
 
 class Speech(Protocol):
-    """How updates and questions of an agent are put."""
+    """Sends an agent's updates and questions in one dialect."""
 
     def new_id(self) -> str:
         """The id of a new session."""
@@ -32,11 +32,11 @@ class Speech(Protocol):
     def update(
         self, session_id: str, update: acp.SessionUpdate
     ) -> Coroutine[Any, Any, None] | None:
-        """Send an update. What is returned is to be awaited: it waits for a client that does not
-        keep up. Mostly there is nothing to wait for, and the update was sent."""
+        """Send an update. Await the result: it waits for a client that reads too slowly.
+        Usually there is nothing to wait for, and the update was sent."""
 
     def ask(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
-        """Ask the client for something."""
+        """Send a request to the client."""
 
 
 class AcpSpeech:

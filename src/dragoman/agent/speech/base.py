@@ -1,8 +1,7 @@
 """The engine of the legacy dialects on the agent's side, driven by a table of requests for each.
 
-Decodes requests, opens sessions, begins turns, and sends an update as a dialect's own messages. The
-handlers of the agent are run by `dragoman.agent.server`, in ACP's terms, whatever the client
-speaks.
+Decodes requests, opens sessions, begins turns, and sends an update as a dialect's own messages.
+`dragoman.agent.server` runs the agent's handlers with ACP types, whatever the client speaks.
 """
 
 from __future__ import annotations
@@ -41,22 +40,23 @@ Handler: TypeAlias = Callable[[Any, Any], Any]
 
 
 class DialectWriter(Protocol):
-    """A dialect's words for what happens in a session."""
+    """Translates the events of a session to a dialect."""
 
     def tell(self, event: Event) -> list[tuple[str, Any]]: ...
 
 
 class DocumentSpeech:
-    """A dialect of the documents, for one client."""
+    """A legacy dialect, for one client."""
 
     dialect: ClassVar[str]
     requests: ClassVar[Mapping[str, tuple[Any, Handler]]]
-    """The shape and the handler for each name of a request."""
+    """The shape and the handler for each request name."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.greeted = False
-        """Whether the client has shaken hands; one that has not may still turn out another."""
+        """Whether the handshake is done; before it, the client may still turn out to speak
+        another dialect."""
         self.presumed = False
         """Whether a prompt may still show that the client speaks ACP."""
         self.writers: dict[str, DialectWriter] = {}
@@ -64,7 +64,7 @@ class DocumentSpeech:
         self._place = EventEnvelope(source, itertools.count(1), None)
 
     def take_over(self, session_ids: Iterable[str]) -> None:
-        """Go on with a client whose handshake and sessions were of ACP."""
+        """Take over a client whose handshake and sessions were in ACP."""
         raise NotImplementedError
 
     # -- what comes in
@@ -85,7 +85,7 @@ class DocumentSpeech:
         return handler(self, params)
 
     def notification(self, notification: Notification) -> None:
-        log.debug("a notification of no use: %.200r", notification.line)
+        log.debug("ignored notification: %.200r", notification.line)
 
     # -- what goes out
 
@@ -101,7 +101,7 @@ class DocumentSpeech:
                 await self.server.connection.notify(method, params)
 
     async def ask(self, method: Method[P, R], params: P) -> R:
-        raise Unsupported(f"a client of the dialect {self.dialect} cannot be asked {method.name}")
+        raise Unsupported(f"the dialect {self.dialect} has no request like {method.name}")
 
     # -- for the dialects
 
@@ -113,7 +113,7 @@ class DocumentSpeech:
         version: str = "",
         title: str | None = None,
     ) -> None:
-        """The client is known now."""
+        """Record that the client is known now."""
         info = acp.Implementation(name=name, version=version, title=title) if name else None
         self.server.greet(
             acp.InitializeRequest(
@@ -129,17 +129,17 @@ class DocumentSpeech:
         mcp_servers: Sequence[acp.McpServer] = (),
         meta: dict[str, Any] | None = None,
     ) -> acp.NewSessionResponse:
-        """Open a session, in the agent's own folder where the client names none."""
+        """Open a session, in the agent's own directory if the client names none."""
         request = acp.NewSessionRequest(cwd=self.folder(cwd), mcp_servers=mcp_servers, meta=meta)
         return await self.server.perform(acp.SESSION_NEW, request)
 
     def folder(self, cwd: str | None) -> str:
-        """The folder that a client names, or the agent's own."""
+        """The directory that a client names, or the agent's own."""
         return cwd if cwd and Path(cwd).is_absolute() else str(Path.cwd())
 
     async def reopen(self, session_id: str, missing: RemoteError) -> list[tuple[Role, str]]:
-        """Open a session of an earlier time, and return its messages where the agent replays them.
-        Raises `missing` if the agent can neither load nor resume."""
+        """Open an earlier session, and return its messages if the agent replays them. Raises
+        `missing` if the agent can neither load nor resume."""
         loads = self.server.can(acp.SESSION_LOAD)
         if not loads and not self.server.can(acp.SESSION_RESUME):
             raise missing
@@ -156,7 +156,7 @@ class DocumentSpeech:
     def prompt(
         self, session_id: str, blocks: Sequence[Block]
     ) -> Coroutine[Any, Any, acp.PromptResponse]:
-        """Begin a turn, now; what is returned ends with it."""
+        """Begin a turn now; the returned awaitable ends with it."""
         wire = [translate.to_block(block) for block in blocks]
         return self.server.perform(
             acp.SESSION_PROMPT, acp.PromptRequest(session_id=session_id, prompt=wire)
@@ -164,7 +164,7 @@ class DocumentSpeech:
 
 
 class ReplayedMessages:
-    """Collects a replayed history: one message until the speaker changes. Nothing is sent."""
+    """Collects a replayed history: one message until the role changes. Sends nothing."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[Role, str]] = []
@@ -181,7 +181,7 @@ class ReplayedMessages:
 async def outcome_of(
     work: Coroutine[Any, Any, acp.PromptResponse],
 ) -> acp.PromptResponse | RemoteError:
-    """How a turn ended, an error included: for dialects where that is part of the result."""
+    """How a turn ended, including errors: for dialects where that is part of the result."""
     try:
         return await work
     except Exception as error:  # noqa: BLE001 - handler to wire
@@ -189,7 +189,7 @@ async def outcome_of(
 
 
 def tokens_of(response: acp.PromptResponse) -> tuple[int | None, int | None]:
-    """The tokens that a turn used, where the agent told them."""
+    """The tokens that a turn used, if the agent reported them."""
     source = Source("", "")
     usage = translate.of_answer(
         response, EventEnvelope(source, itertools.count(), None), None
@@ -198,6 +198,7 @@ def tokens_of(response: acp.PromptResponse) -> tuple[int | None, int | None]:
 
 
 def usage_of(response: acp.PromptResponse) -> TokenUsage | None:
-    """The tokens that a turn used, as a part of its result; None where the agent told none."""
+    """The tokens that a turn used, as a part of its result; None if the agent did not report
+    them."""
     used = TokenUsage(*tokens_of(response))
     return None if used == TokenUsage() else used

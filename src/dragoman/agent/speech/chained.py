@@ -1,9 +1,9 @@
 """The chained dialect on the agent's side.
 
-Owns the answers under any of its names, in the family of names that the client used, and turns
-that go on after their prompt was answered: a notification ends them. A session of an earlier time
-is opened by the first prompt for it, since nothing else in the dialect does. A list has messages
-of the sessions that this client has used. The shapes are in `dragoman.dialects.legacy.chained`.
+Responds to any of the method names, in the client's family of names. Turns continue after the
+response to their prompt: a notification ends them. An earlier session is opened by the first prompt
+for it, since the dialect has no other way. A list has the messages of the sessions that this client
+has used. The shapes are in `dragoman.dialects.legacy.chained`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from dragoman.agent.server import Server
 
 PAGES = 1000
-"""Pages of the agent's own list that are read at most to answer a client that counts sessions."""
+"""Maximum number of pages read from the agent's own list for a client that requests a number of
+sessions."""
 
 
 class ChainedSpeech(DocumentSpeech):
@@ -89,7 +90,7 @@ class ChainedSpeech(DocumentSpeech):
         return chained.Created(opened.session_id)
 
     async def _load(self, session_id: str) -> None:
-        """Open a session of an earlier time, without telling its history: the client has it."""
+        """Open an earlier session without sending its history: the client has it."""
         messages = await self.reopen(
             session_id,
             RemoteError(codes.NOT_FOUND, "there is no such session", {"id": session_id}),

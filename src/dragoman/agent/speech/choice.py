@@ -1,7 +1,7 @@
-"""Which dialect a client speaks, by its first request or by the agent's own word.
+"""Choose a client's dialect, from its first request or from the agent's setting.
 
-Owns the table of languages besides ACP. The rules are in `dragoman.dialects.discovery`. A language
-is loaded by the first client that speaks it, so that an agent for ACP starts as fast as before.
+Has the table of dialects besides ACP. The rules are in `dragoman.dialects.discovery`. A dialect is
+loaded for the first client that speaks it, so that it does not slow down the start of an ACP agent.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ SPEECHES: Final = {
     discovery.KEYED: "KeyedSpeech",
     discovery.CHAINED: "ChainedSpeech",
 }
-"""The class for each dialect, in the module of the dialect's name beside this one."""
+"""The class for each dialect, in the module with the dialect's name in this package."""
 
 
 def choose(server: Server, request: Request) -> DocumentSpeech | None:
-    """The language of a client whose first request this is; None is ACP, or nothing we know."""
+    """The speech for a client with this first request; None for ACP or an unknown dialect."""
     dialect = discovery.of_request(request.method, _params(request))
     return speech_of(server, dialect) if dialect in SPEECHES else None
 
@@ -42,7 +42,7 @@ def choose(server: Server, request: Request) -> DocumentSpeech | None:
 def recognise(
     server: Server, request: Request, session_ids: Iterable[str]
 ) -> DocumentSpeech | None:
-    """The keyed dialect, for a client whose handshake looked like one of ACP and whose request does
+    """The keyed dialect, for a client whose handshake looked like ACP but whose request does
     not; None if the request proves nothing. The client keeps its sessions."""
     if server.agent.dialect is not None:
         return None
@@ -54,8 +54,8 @@ def recognise(
 
 
 def decode_new(params: Raw) -> acp.NewSessionRequest:
-    """The params of `session/new` in ACP. Those of the keyed dialect could be read as such, without
-    their model, mode or servers, and are not valid."""
+    """Decode the params of `session/new` in ACP. Those of the keyed dialect are refused: they
+    could be decoded, but without their model, mode or servers."""
     request = _decode_new(params)
     if discovery.is_keyed(acp.SESSION_NEW.name, msgspec.json.decode(params)):
         raise msgspec.ValidationError("Object has fields of another dialect")
@@ -66,7 +66,7 @@ _decode_new: Final = decoder(acp.NewSessionRequest)
 
 
 def refutes(speech: DocumentSpeech, request: Request) -> bool:
-    """Whether a client that was taken for one of the keyed dialect by how it opened a session turns
+    """Whether a client that seemed to speak the keyed dialect when it opened a session turns
     out to speak ACP: its prompt decides."""
     if request.method != acp.SESSION_PROMPT.name:
         return False
@@ -82,12 +82,12 @@ def speech_of(server: Server, dialect: str) -> DocumentSpeech:
 
 
 def served_dialect(word: str) -> str:
-    """The dialect that a user names for clients. Raises `UsageError` if it means none in which
-    clients can be served."""
+    """The dialect that a user names for clients. Raises `UsageError` if clients cannot be
+    served in it."""
     served = [discovery.ACP, *SPEECHES]
     if word == discovery.CODEX:
         raise UsageError(
-            f"no client is served in the dialect {word!r}: name one of {', '.join(served)}"
+            f"clients cannot be served in the dialect {word!r}: name one of {', '.join(served)}"
         )
     return discovery.dialect_named(word, served)
 

@@ -1,6 +1,6 @@
 """The keyed dialect on the agent's side.
 
-Owns its handshake, sessions, modes and prompts, and the translation of what an agent asks of its
+Handles its handshake, sessions, modes and prompts, and translates the agent's requests to its
 client: permissions, files, terminals. The shapes are in `dragoman.dialects.legacy.keyed.shapes`.
 """
 
@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 
 class Login(str):
-    """The id of a login method, with the secret that came with it."""
+    """The id of a login method, with the secret sent with it."""
 
     password: str | None = None
     token: str | None = None
@@ -104,8 +104,8 @@ class KeyedSpeech(DocumentSpeech):
         return _opened(session_id, modes, current)
 
     async def _set_model(self, session_id: str, model: str) -> None:
-        """A model is an option where the agent offers it as one; else its author may look for it
-        in the session's metadata."""
+        """The model is set as an option if the agent offers it as one; otherwise the author
+        finds it in the session's metadata."""
         choices = self.server.agent.choices
         for option in choices.options:
             if option.category == "model" and choices.allows(option.id, model):
@@ -145,18 +145,18 @@ class KeyedSpeech(DocumentSpeech):
         self.server.stop(params.session_id)
 
     def notification(self, notification: Notification) -> None:
-        # The document does not say whether a cancel is a request, so both are understood.
+        # The document does not say whether a cancel is a request, so both forms are accepted.
         if notification.method == shapes.CANCEL:
             try:
                 params = msgspec.json.decode(notification.params, type=shapes.Cancel)
             except UNDECODABLE as error:
-                log.warning("a %s cannot be read: %s", shapes.CANCEL, error)
+                log.warning("a %s could not be decoded: %s", shapes.CANCEL, error)
                 return
             self._cancel(params)
         else:
             super().notification(notification)
 
-    # -- what the agent asks
+    # -- requests of the agent
 
     async def ask(self, method: Method[P, R], params: P) -> R:
         translate = _QUESTIONS.get(method.name)
@@ -171,7 +171,7 @@ class KeyedSpeech(DocumentSpeech):
         try:
             return msgspec.json.decode(raw, type=result)
         except UNDECODABLE as error:
-            raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
+            raise InvalidAnswer(f"invalid response to {method}: {error}") from error
 
     async def permission(
         self, params: acp.RequestPermissionRequest

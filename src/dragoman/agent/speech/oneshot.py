@@ -1,7 +1,7 @@
 """The oneshot dialect on the agent's side.
 
-Owns the one session there is, which opens with the first prompt, and the result that ends a turn:
-its text, its reason, what it used. The shapes are in `dragoman.dialects.legacy.oneshot`.
+Handles its only session, which opens with the first prompt, and the result that ends a turn: its
+text, its stop reason, its usage. The shapes are in `dragoman.dialects.legacy.oneshot`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OneshotSpeech(DocumentSpeech):
     def _initialize(self, params: oneshot.Initialize) -> oneshot.Initialized:
         self.greeted = True
         self.greet()
-        # The client compares, and leaves if it does not like the version.
+        # The client compares the versions, and disconnects if it does not support ours.
         info = self.server.agent.info
         return oneshot.Initialized(oneshot.VERSION, {"name": info.name, "version": info.version})
 

@@ -1,9 +1,9 @@
 """The tagged dialect on the agent's side.
 
-Owns its handshake, its numbered sessions and its prompts. A handler that fails, and a command that
-does not exist, end a turn with the stop reason ``error``; a cancel is a request that is answered at
-once. The document has a capability for loading a session and no method: it is served as
-`session/load`. The shapes are in `dragoman.dialects.legacy.tagged`.
+Handles its handshake, its numbered sessions and its prompts. A handler that fails, and a command
+that does not exist, end a turn with the stop reason ``error``; a cancel is a request with an
+immediate response. The document has a capability for loading a session but no method: it is served
+as `session/load`. The shapes are in `dragoman.dialects.legacy.tagged`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TaggedSpeech(DocumentSpeech):
                 f"unsupported protocol version {params.protocol_version!r}",
                 {"supported": list(versions)},
             )
-        # The client says that it has files and terminals, but there are no methods to ask for them.
+        # The client advertises files and terminals, but the dialect has no methods for them.
         self.greeted = True
         client = params.client_info
         self.greet(name=client.name, version=client.version)

@@ -158,7 +158,7 @@ async def test_a_cancel_is_understood_as_a_notification_and_as_a_request(
             message["params"] = {"sessionId": session}
             client.say({**message, "id": 99} if as_request else message)
             assert (await client.answered(id))["result"] == {"stopReason": "cancelled"}
-            assert "a session/cancel cannot be read: " in caplog.text
+            assert "a session/cancel could not be decoded: " in caplog.text
             caplog.clear()
 
 
