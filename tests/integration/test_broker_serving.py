@@ -456,7 +456,7 @@ async def test_a_session_that_cannot_be_restored_says_so_or_begins_afresh_if_tha
         with pytest.raises(RemoteError) as lost:
             await caller.prompting(session, "say after")
         assert error_class(lost.value) == "session_lost"
-        assert f"cannot take up the session '{session}'" in str(lost.value)
+        assert f"cannot reopen the session '{session}'" in str(lost.value)
         result = await caller.prompting(session, "count 2", fresh=True)
         assert result["_meta"]["dragoman"]["context"] == "fresh"
         assert {each["sessionId"] for each in caller.updates} == {session}, "under its old name"

@@ -52,15 +52,15 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.broker")
 
 LAST_WORDS_TIMEOUT: Final = 2.0
-"""How long the last answers may take to leave when the broker ends."""
+"""How long sending the last responses may take when the broker ends."""
 
 
 SWITCH_INTERVAL: Final = 0.0005
-"""Seconds that a thread works before another one gets its turn. See `run`."""
+"""Thread switch interval of the interpreter, in seconds. See `run`."""
 
 
 class Hello(msgspec.Struct, rename="camel"):
-    """`_dragoman/hello`: who calls, and how long the broker is to stay when idle."""
+    """`_dragoman/hello`: the caller's version and the requested idle timeout."""
 
     version: str = ""
     identity: str = ""
@@ -68,7 +68,7 @@ class Hello(msgspec.Struct, rename="camel"):
 
 
 class Broker:
-    """Serves one peer. Made in the process that is to do so, with a loop running."""
+    """Serves one peer. Create it in the broker process, inside a running event loop."""
 
     def __init__(self, spec: BrokerSpec, host: BrokerProcess, *, open: Open | None = None) -> None:
         self.spec = spec
@@ -87,9 +87,9 @@ class Broker:
         self.sessions = Sessions(self, self.recording)
         self.turns = Turns(self, parallel=spec.parallel is True)
         self._callers: dict[Caller, None] = {}
-        """In the order in which they came."""
+        """In order of arrival."""
         self._crowded = False
-        """Whether somebody had to go, which is told once."""
+        """Whether a connection was dropped because of the limit; logged once."""
         self._far: PeerLink | None = None
         self._waiting: set[asyncio.Future[PeerLink]] = set()
         self._opening = 0
@@ -101,32 +101,32 @@ class Broker:
         self._idle_from = 0.0
         self._was_idle: bool | None = None
 
-    # -- for the process
+    # -- called by the process
 
     async def serve(self, stream: Stream) -> None:
-        """Serve one caller until it has gone."""
+        """Serve one caller until it disconnects."""
         caller = Caller(self, stream)
         self._callers[caller] = None
         if (leaving := connection_limit.one_too_many(self._callers)) is not None:
-            # Not counted any more, while its connection is being closed.
+            # No longer counted, while its connection is being closed.
             del self._callers[leaving]
             level = logging.DEBUG if self._crowded else logging.WARNING
-            log.log(level, "there are too many connections; one that says nothing is ended")
+            log.log(level, "too many connections; closing one that has sent nothing")
             self._crowded = True
-            self.tasks.start(leaving.connection.aclose(), "send a caller away")
+            self.tasks.start(leaving.connection.aclose(), "drop a connection")
         try:
             await caller.serve()
         finally:
             self._left(caller)
 
     async def run(self) -> None:
-        """Keep the peer until the broker is to end; then everything is closed."""
+        """Keep the peer running until the broker ends; then close everything."""
         await self.recording.open()
-        # The store's thread and the loop share one interpreter, and one waits so long while the
-        # other works. The usual five milliseconds are longer than a turn takes.
+        # The store's thread and the loop share one interpreter, and each waits for this interval
+        # while the other works. The default of five milliseconds is longer than a turn takes.
         before = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_INTERVAL)
-        supervisor = self.tasks.start(self._supervisor.run(), "keep the peer")
+        supervisor = self.tasks.start(self._supervisor.run(), "supervise the peer")
         self.work_changed()
         try:
             ending = self.tasks.start(self._ending.wait(), "wait for the end")
@@ -136,7 +136,7 @@ class Broker:
             sys.setswitchinterval(before)
 
     def stop(self, *, drain: bool) -> None:
-        """End `run`; with `drain` not before the turns that run or wait have ended."""
+        """End `run`; with `drain` only after running and queued turns have ended."""
         if not drain:
             self._life.happens(BrokerEvent.STOP)
         elif (
@@ -149,20 +149,20 @@ class Broker:
         self._life.happens(BrokerEvent.STOP)
         self.turns.fail_waiting(ConnectionClosed("the broker was stopped"))
         self.turns.close()
-        # The peer goes first: the turns that still run are answered by that.
+        # The peer goes first: that fails the turns that still run, so they are answered.
         await self.tasks.aclose()
         await self.recording.ends_stored()
-        # All at once: those who do not read must not add up.
+        # All at once, so that the timeouts of callers that do not read do not add up.
         await asyncio.gather(*map(self._part, list(self._callers)))
         await self.recording.close()
 
     async def _part(self, caller: Caller) -> None:
-        """End a connection, after what was answered last has left."""
+        """Close a connection after its last responses were sent."""
         try:
             async with asyncio.timeout(LAST_WORDS_TIMEOUT):
                 await caller.connection.drain()
         except (TimeoutError, ConnectionLost):
-            log.debug("a caller did not take its last answers")
+            log.debug("a caller did not read its last responses")
         await caller.connection.aclose()
 
     def _changed(self, state: BrokerState) -> None:
@@ -192,12 +192,12 @@ class Broker:
 
     @property
     def far(self) -> PeerLink | None:
-        """The peer, if it answers."""
+        """The peer, if it is running."""
         far = self._far
         return far if far is not None and far.failure is None else None
 
     async def ready(self) -> PeerLink:
-        """The peer, as soon as it answers. Raises why it does not."""
+        """The peer, as soon as it is running. Raises the reason if it cannot run."""
         far = self.far
         if far is not None:
             return far
@@ -232,7 +232,7 @@ class Broker:
         log.warning("the peer is gone: %s", failure)
         self._far = None
         for session in self.sessions:
-            # Whoever is still asked would answer to nobody, or to the next process.
+            # Open questions could no longer be answered, or only to the next process.
             if session.far is far:
                 session.questions.call_off()
         if (pid := far.pid) is not None:
@@ -254,15 +254,15 @@ class Broker:
     def is_wanted(self) -> bool:
         return bool(self._waiting or self.turns.queue.busy)
 
-    # -- for turns and sessions
+    # -- used by turns and sessions
 
     @property
     def unstored(self) -> str:
-        """Why nothing is stored; empty while all is well."""
+        """Why nothing is stored; empty while the store works."""
         return self.recording.trouble
 
     def take_notice(self) -> str:
-        """What a user has to be told, once; empty if there is nothing."""
+        """A notice for the user, returned once; empty if there is none."""
         notice, self.recording.notice = self.recording.notice, ""
         return notice
 
@@ -271,7 +271,7 @@ class Broker:
 
     def is_used(self, session: LiveSession) -> bool:
         queue = self.turns.queue
-        # A job that runs may still be waiting for its session to be restored.
+        # A running job may still be waiting for its session to be restored.
         return any(queue.waiting(session.key)) or any(
             job.session is session for job in queue.running
         )
@@ -286,13 +286,13 @@ class Broker:
         self.sessions.close_if_done(job.session)
 
     def work_changed(self) -> None:
-        """Callers come and go, turns begin and end: say so where it matters."""
+        """Update the state and the idle timer after a change of callers or turns."""
         busy = self.turns.queue.busy
         if busy:
             self._life.happens(BrokerEvent.WORK)
         else:
             self._life.happens(BrokerEvent.DONE)
-        # Whoever only asks how we are is no caller: brokers ask each other.
+        # Status requests alone do not make a caller: brokers send them to each other.
         idle = not busy and not any(caller.greeted for caller in self._callers)
         if idle is not self._was_idle:
             self._was_idle = idle
@@ -301,7 +301,7 @@ class Broker:
             self._host.idle_changed(idle)
 
     def _peer_said(self, data: bytes) -> None:
-        """The peer wrote to its stderr: those who asked for it and whose turns run are told."""
+        """Forward the peer's stderr to callers that asked for it and whose turns run."""
         running = {job.caller for job in self.turns.queue.running}
         for caller in self._callers:
             if caller.terms.agent_stderr and (caller in running or not running):
@@ -310,27 +310,27 @@ class Broker:
                     caller.connection.post(protocol.STDERR, said)
 
     def trace_wanted(self) -> None:
-        """Show the talk with the peer to the callers that want it; while there are none, nothing
-        is recorded."""
+        """Send the peer's wire traffic to the callers that trace it; without any, nothing is
+        recorded."""
         if (far := self.far) is None:
             return
         wanting = [caller.connection for caller in self._callers if caller.terms.trace]
         far.trace_with(PeerTrace(far, wanting) if wanting else None)
 
-    # -- for callers
+    # -- called by callers
 
     def check_room(self) -> None:
-        """Refuse a caller for which there is no room."""
+        """Refuse a caller if the limit is reached."""
         if connection_limit.is_full(self._callers):
-            raise BrokerBusy("this broker has as many callers as it can; try again later")
+            raise BrokerBusy("this broker has reached its limit of callers; try again later")
 
     def check_work(self) -> None:
-        """Refuse what is new when the broker is about to end."""
+        """Refuse new work while the broker is shutting down."""
         if not self._life.takes_work:
-            raise BrokerBusy("this broker is about to end; connect again for the next one")
+            raise BrokerBusy("this broker is shutting down; connect again to get a new one")
 
     async def greet(self) -> Raw:
-        """The answer to the handshake: the peer's own, with what the broker adds."""
+        """The response to `initialize`: the peer's own, plus what the broker adds."""
         far = await self.ready()
         body = protocol.members(far.client.hello)
         body["protocolVersion"] = protocol.pack(acp.PROTOCOL_VERSION)
@@ -373,7 +373,7 @@ class Broker:
         }
 
     def status(self, caller: Caller) -> dict[str, Any]:
-        """What goes on. The caller who asks does not count as one."""
+        """The status of the broker. The requesting caller is not counted."""
         pid = None if self.far is None else self.far.pid
         return {
             **self._hello(),
@@ -408,12 +408,12 @@ class Broker:
         others = any(each.greeted for each in self._callers.keys() - {caller})
         if asked.if_idle and (self.turns.queue.busy or others):
             return False
-        # After the answer has left.
+        # After the response is sent.
         asyncio.get_running_loop().call_soon(lambda: self.stop(drain=asked.drain))
         return True
 
     async def result(self, params: Raw) -> Any:
-        """A job as it stands, or as it ended if the caller waits for that."""
+        """The current state of a job, or its end if the caller waits for that."""
         asked = protocol.read(params, protocol.JobWanted)
         job = self.turns.jobs.get(asked.job)
         if job is None:
@@ -424,10 +424,10 @@ class Broker:
         if (asked.wait or job.ended_at is not None) and job.state != "ended":
             over = asyncio.Event()
             job.when_ended(over.set)
-            # As long as the job takes; the end of the caller cancels this.
+            # Waits as long as the job takes; cancelled when the caller disconnects.
             await over.wait()
         elif job.state != "ended":
-            # What was said so far.
+            # The text so far.
             await self.recording.settle(job.session)
         told: dict[str, Any] = msgspec.to_builtins(self.recording.record(job))
         if job.state != "ended" and job.started_at is not None:
@@ -436,5 +436,5 @@ class Broker:
         return told | {"sessionId": job.session.id, "context": job.context}
 
     def timeout_of(self, method: str) -> float | None:
-        """How long the peer may take. A login takes as long as its user needs."""
+        """Timeout for a request to the peer. A login takes as long as the user needs."""
         return None if method == acp.AUTHENTICATE.name else self.budgets.request

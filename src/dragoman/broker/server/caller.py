@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.broker")
 
 MAX_FORWARDED: Final = 100
-"""Requests of one caller that may be open at the peer, besides prompts."""
+"""Maximum of one caller's requests, besides prompts, that may be open at the peer."""
 
 MAX_PROMPTS: Final = 256
-"""Prompts of a caller that are known by their ids before those that have ended are forgotten."""
+"""Number of a caller's prompts kept by id before finished ones are forgotten."""
 
 ADDED_SIZE: Final = 4096
-"""Bytes by which a line of the peer may grow on its way to a caller: by another name of a session,
-or by what is ours in an answer."""
+"""Bytes by which a line of the peer may grow on its way to a caller: another session id, or the
+broker's additions to a response."""
 
 LEGACY: Final = frozenset(discovery.DIALECTS) - {discovery.ACP, discovery.CODEX}
 
@@ -70,9 +70,9 @@ class Caller:
         self.terms = protocol.CallerTerms()
         self.greeted = False
         self.sessions: dict[str, LiveSession] = {}
-        """What it has open, by the names that it uses."""
+        """Its open sessions, by the ids it uses."""
         self._translation: asyncio.Future[Handlers] | None = None
-        """The handlers of a caller that speaks a legacy dialect."""
+        """Handlers for a caller that speaks a legacy dialect."""
         self._forwarded: dict[Id, Call] = {}
         self._prompts: dict[Id, Job] = {}
         limit = broker.spec.max_line_size
@@ -110,12 +110,12 @@ class Caller:
         }
 
     async def serve(self) -> None:
-        """Serve until the caller has gone."""
+        """Serve until the caller disconnects."""
         async with self.connection:
             await self.connection.wait_ended()
 
     def offers(self, method: str) -> bool:
-        """Whether it can answer this question of the peer."""
+        """Whether it can answer this request of the peer."""
         if not self.greeted or self.connection.failure is not None:
             return False
         if method == PERMISSION:
@@ -152,33 +152,33 @@ class Caller:
             try:
                 self.terms = protocol.read(notification.params, protocol.CallerTerms)
             except RemoteError as error:
-                log.warning("the terms of a caller cannot be read, nothing is written: %s", error)
+                log.warning("invalid terms from a caller, writes are denied: %s", error)
                 self.terms = protocol.CallerTerms(write_files=False)
             self._broker.trace_wanted()
         elif notification.method.startswith("_") and (far := self._broker.far) is not None:
-            # The peer's own words are between it and its callers.
+            # Extension notifications pass between the peer and its callers unchanged.
             try:
                 far.connection.post(notification.method, notification.params)
             except DragomanError as error:
-                log.warning("%s of a caller did not reach the peer: %s", notification.method, error)
+                log.warning("could not forward %s to the peer: %s", notification.method, error)
 
     def noise(self, noise: Noise | Stray) -> None:
-        log.debug("a caller sends noise: %.200r", noise.line)
+        log.debug("invalid message from a caller: %.200r", noise.line)
 
-    # -- what it asks in another dialect than ACP
+    # -- requests in a dialect other than ACP
 
     async def _translate(self, request: Request) -> Any:
-        """Serve a caller by a gateway, which is a caller of the broker itself."""
+        """Serve a caller through a gateway, which is itself a caller of the broker."""
         if self._translation is None:
             self._translation = asyncio.get_running_loop().create_future()
             serving = serve_legacy(self._broker, self.connection, self._translation)
-            # Not a task of the connection: what it has opened is closed when that has ended.
+            # Not a task of the connection: its sessions are closed after the connection has ended.
             self._broker.tasks.start(serving, "serve a caller of a legacy dialect")
         handlers = await asyncio.shield(self._translation)
         answer = handlers.request(request)
         return await answer if inspect.isawaitable(answer) else answer
 
-    # -- what it asks of the broker
+    # -- requests to the broker
 
     def _initialize(self, request: Request) -> Any:
         try:
@@ -216,7 +216,7 @@ class Caller:
             budgets=meta.budgets,
         )
         if session not in self.sessions.values():
-            # A caller may prompt in a session that another one opened.
+            # A caller may prompt in a session that another caller opened.
             session.reader(self).session_id = name
         self._broker.turns.put(job)
         if len(self._prompts) >= MAX_PROMPTS:
@@ -242,7 +242,7 @@ class Caller:
         return self._guarded(self._submitted(job))
 
     async def _submitted(self, job: Job) -> protocol.Submitted:
-        # The caller leaves, and the next command looks for the job in the store.
+        # The caller disconnects next, and the following command looks for the job in the store.
         await self._broker.recording.flush()
         return protocol.Submitted(job.id, job.state, self._broker.unstored or None)
 
@@ -250,13 +250,13 @@ class Caller:
         try:
             about = protocol.read(notification.params, protocol.SessionParams)
         except RemoteError as error:
-            log.warning("a cancel of a caller cannot be read: %s", error)
+            log.warning("invalid cancel from a caller: %s", error)
             return
         session = self._broker.sessions.get(about.session_id)
         if session is None:
             return
         expired: BudgetExceeded | None = None
-        # A reason that nobody understands is no reason not to cancel.
+        # An unknown reason must not prevent the cancel.
         with contextlib.suppress(RemoteError):
             body = protocol.members(notification.params)
             told = protocol.our_meta(body, protocol.CancelMeta).expired
@@ -285,8 +285,8 @@ class Caller:
         next = session.log.next
         start = next if asked.start is None else max(asked.start, 0)
         if not first <= start <= next:
-            # The caller counts from there: with any other beginning its numbers would be wrong.
-            gone = f"event {start} is not kept any more; the oldest that is, is {first}"
+            # The caller counts from there; from any other start its numbers would be wrong.
+            gone = f"event {start} is no longer kept; the oldest is {first}"
             to_come = f"there is no event {start} yet; the next is {next}"
             self.connection.refuse(
                 request,
@@ -305,7 +305,7 @@ class Caller:
             "first": first,
             "running": None if job is None else job.id,
         }
-        # The events come behind the answer.
+        # The events follow the response.
         self.connection.answer(request, told)
         reader.go_back(start)
 
@@ -331,10 +331,10 @@ class Caller:
         answer = protocol.read(request.params, protocol.QuestionAnswer)
         return {"answered": self._broker.watchers.answer(answer)}
 
-    # -- what it asks of the peer
+    # -- requests to the peer
 
     def _forward(self, request: Request) -> Any:
-        """Pass a request on as it came."""
+        """Forward a request unchanged."""
         method = request.method
         if method.startswith(protocol.PREFIX) or not (
             method.startswith("_")
@@ -368,7 +368,7 @@ class Caller:
         return LATER
 
     async def _forward_later(self, request: Request, session: LiveSession | None) -> Any:
-        """The same, once the peer is there and has the session."""
+        """The same, once the peer is running and has the session."""
         far = await self._broker.ready()
         if session is not None:
             await self._broker.restore(session, far, fresh=False)
@@ -380,7 +380,7 @@ class Caller:
         return result
 
     def _named_for_peer(self, params: Raw) -> tuple[Raw, LiveSession | None]:
-        """Params with the peer's own name of the session that they are about."""
+        """Params with the session id replaced by the peer's own."""
         try:
             name = protocol.read(params, protocol.SessionParams).session_id
         except RemoteError:
@@ -394,7 +394,7 @@ class Caller:
         try:
             id = acp.CANCEL_REQUEST.decode_params(notification.params).request_id
         except msgspec.ValidationError as error:
-            log.warning("a cancel of a caller cannot be read: %s", error)
+            log.warning("invalid cancel from a caller: %s", error)
             return
         if id is None:
             return
@@ -407,7 +407,7 @@ class Caller:
             self.connection.cancel_inbound(id)
 
     async def _guarded(self, work: Any) -> Any:
-        """Work for the caller, with its errors as the protocol's."""
+        """Run work for the caller and translate errors to protocol errors."""
         try:
             return await work
         except RemoteError:
@@ -417,7 +417,7 @@ class Caller:
 
 
 def _is_legacy(request: Request) -> bool:
-    """Whether the first request of a caller is one of a legacy dialect."""
+    """Whether the first request of a caller is in a legacy dialect."""
     if request.method.startswith("_"):
         return False
     try:
@@ -430,8 +430,8 @@ def _is_legacy(request: Request) -> bool:
 async def serve_legacy(
     broker: Broker, connection: Connection, taken: asyncio.Future[Handlers]
 ) -> None:
-    """Serve a connection that is open already by a gateway in front of the broker."""
-    # Not at the top: the clients of the legacy dialects are rare.
+    """Serve an open connection through a gateway in front of the broker."""
+    # Imported here: callers of legacy dialects are rare.
     from dragoman.client.acp.options import ClientOptions
     from dragoman.client.acp.peer import open_peer
     from dragoman.gateway.gateway import Gateway
@@ -447,6 +447,6 @@ async def serve_legacy(
             await gateway.serve(connection, on_taken=taken.set_result)
     except DragomanError as error:
         if taken.done():
-            log.debug("a caller of a legacy dialect has gone: %s", error)
+            log.debug("a caller of a legacy dialect disconnected: %s", error)
         else:
             taken.set_exception(error)

@@ -11,36 +11,36 @@ from typing import Final
 
 
 class Phase(enum.StrEnum):
-    """Where the turn of a session stands."""
+    """State of a session's turn."""
 
     NONE = "none"
     """No turn runs."""
     RUNNING = "running"
     CANCELLING = "cancelling"
-    """The peer was told; it has its grace to end the turn."""
+    """The cancel was sent; the grace period is running."""
     QUARANTINED = "quarantined"
-    """The turn was settled without the peer, who may still be working on it."""
+    """The turn was settled without the peer, which may still be working on it."""
 
 
 class Move(enum.StrEnum):
-    """What is to be done now."""
+    """The next action."""
 
     NOTHING = "nothing"
     SEND = "send"
-    """Tell the peer, and start the grace."""
+    """Send the cancel and start the grace period."""
     SETTLE = "settle"
-    """Answer the caller with what the peer answered."""
+    """Answer the caller with the peer's response."""
     GIVE_UP = "give up"
-    """Answer the caller as cancelled, free the place in the queue, set the session aside."""
+    """Answer the caller as cancelled, free the queue slot, quarantine the session."""
     RELEASE = "release"
-    """The peer has ended the turn after all: the session can be used again."""
+    """The peer has ended the turn after all: the session is usable again."""
 
 
 class Trigger(enum.StrEnum):
     BEGIN = "the prompt is sent"
     CANCEL = "somebody cancels"
     ANSWER = "the peer answers the prompt, or its connection ends"
-    GRACE_OVER = "the grace is over"
+    GRACE_OVER = "the grace period is over"
 
 
 _TABLE: Final[dict[tuple[Phase, Trigger], tuple[Phase, Move]]] = {
@@ -54,7 +54,7 @@ _TABLE: Final[dict[tuple[Phase, Trigger], tuple[Phase, Move]]] = {
 
 
 class Cancelling:
-    """Where the turn of one session stands."""
+    """The cancellation state of one session's turn."""
 
     __slots__ = ("phase",)
 
@@ -62,7 +62,7 @@ class Cancelling:
         self.phase = Phase.NONE
 
     def on(self, trigger: Trigger) -> Move:
-        """Take note of what happened, and return what to do. What does not fit does nothing: a
-        second cancel, or one that comes after the end, is no mistake."""
+        """Record an event and return the action. Events that do not fit do nothing: a second
+        cancel, or one after the end, is not an error."""
         self.phase, move = _TABLE.get((self.phase, trigger), (self.phase, Move.NOTHING))
         return move

@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from dragoman.broker.server.caller import Caller
 
 MAX_CALLERS: Final = 1000
-"""Callers at once, where there are descriptors enough: each costs some memory as well."""
+"""Maximum number of callers, if there are enough descriptors: each costs memory as well."""
 
 MIN_CALLERS: Final = 32
-"""Callers at once, however few descriptors there are."""
+"""Callers always allowed, however few descriptors there are."""
 
 RESERVED: Final = 64
-"""Descriptors for everything else: the peer, the store, files and terminals."""
+"""Descriptors reserved for everything else: the peer, the store, files and terminals."""
 
 PER_CALLER: Final = 2
-"""Descriptors of one caller."""
+"""Descriptors per caller."""
 
 SPARE: Final = 16
-"""Places that are kept for those who have just come: whoever says hello is to be answered."""
+"""Slots kept for new connections, so that each hello is answered."""
 
 
 def most_connections() -> int:
-    """How many connections there is room for."""
+    """Maximum number of connections."""
     if sys.platform == "win32":
         return MAX_CALLERS
     import resource
@@ -43,13 +43,13 @@ def most_connections() -> int:
 
 
 def is_full(callers: Iterable[Caller]) -> bool:
-    """Whether there are so many callers that one more cannot be greeted."""
+    """Whether there are too many callers to greet one more."""
     return sum(1 for each in callers if each.greeted) >= most_connections() - SPARE
 
 
 def one_too_many(callers: Iterable[Caller]) -> Caller | None:
-    """Who has to go, of callers in the order in which they came: the first that has not greeted,
-    if there are too many of them; None if all can stay."""
+    """Pick the connection to drop from `callers`, in order of arrival: the oldest without a
+    hello; None if under the limit."""
     everybody = list(callers)
     if len(everybody) <= MIN_CALLERS or len(everybody) <= most_connections():
         return None

@@ -13,18 +13,18 @@ from typing import Final
 from dragoman.wire.messages import Notification
 
 MAX_LOG_SIZE: Final = 16 * 1024 * 1024
-"""Kept in memory of one session: enough for a reader that is slower than its peer, so that the disk
-is for those who come back."""
+"""Maximum bytes in memory per session: enough for a reader that is slower than the peer, so
+that only returning callers read from the disk."""
 
 MAX_ROOM_SIZE: Final = 64 * 1024 * 1024
-"""Kept in memory of all sessions of a broker."""
+"""Maximum bytes in memory for all sessions of a broker."""
 
 LINE_OVERHEAD: Final = 240
-"""What a line costs in memory besides its bytes: the objects around it."""
+"""Memory overhead of a line besides its bytes: the objects around it."""
 
 
 class LogLimits:
-    """What the logs of a broker hold together."""
+    """Total size of the logs of a broker."""
 
     __slots__ = ("limit", "logs", "size")
 
@@ -34,7 +34,7 @@ class LogLimits:
         self.logs: list[EventLog] = []
 
     def tidy(self) -> None:
-        """Make room where there is too little: by what is stored, of the oldest sessions first."""
+        """Free memory if over the limit: drop stored lines, of the oldest sessions first."""
         if self.size > self.limit:
             for log in self.logs:
                 log.trim(keep=0)
@@ -51,44 +51,44 @@ class EventLog:
     )  # fmt: skip
 
     def __init__(self, next: int = 0, *, room: LogLimits | None = None, limit: int = MAX_LOG_SIZE):
-        # A list and not a queue: a reader that catches up reaches into the middle of it.
+        # A list and not a deque: a reader that catches up reads from the middle.
         self._lines: list[Notification] = []
         self._room = room or LogLimits()
         self._room.logs.append(self)
         self._limit = limit
         self._size = 0
         self.began = next
-        """The number of the first line since the broker has the session. Before it, the numbers
-        between the last line of the process before and this one are not used."""
+        """The number of the first line since this broker has the session. Numbers between the
+        last line of the previous process and this one are not used."""
         self.first = next
         """The number of the oldest line in memory."""
         self.next = next
-        """The number that the next line gets."""
+        """The number of the next line."""
         self.stored = next
-        """Lines below this number are on the disk, or nobody can store them; see `trim`."""
+        """Lines below this number are on the disk, or cannot be stored; see `trim`."""
         self.taken = next
         """Lines below this number were taken to be stored."""
         self.untaken_size = 0
 
     @property
     def size(self) -> int:
-        """Bytes of the lines that were taken and are still here."""
+        """Bytes of the lines that were taken and are still in memory."""
         return self._size
 
     def append(self, event: Notification) -> None:
-        """One more event. This is done for every update, so the rest is done in `take`."""
+        """Append one event. Called for every update, so the other work is done in `take`."""
         self._lines.append(event)
         self.next += 1
         self.untaken_size += len(event.line)
 
     def extend(self, events: Sequence[Notification], size: int) -> None:
-        """More events, whose lines have this size together."""
+        """Append events whose lines have this total size."""
         self._lines += events
         self.next += len(events)
         self.untaken_size += size
 
     def take(self) -> tuple[int, list[Notification]]:
-        """The lines that are still to be stored, and the number of the first of them."""
+        """The lines still to be stored, and the number of the first."""
         first = self.taken
         count = self.next - first
         lines = self._lines[first - self.first :]
@@ -100,8 +100,8 @@ class EventLog:
         return first, lines
 
     def lines(self, start: int, stop: int | None = None, *, max_size: int) -> list[Notification]:
-        """Lines from memory, from `start` on: as many as fit into `max_size`, but at least one
-        where there is one. `start` must not be before `first`."""
+        """Lines from memory, starting at `start`: as many as fit into `max_size`, but at least
+        one if there is any. `start` must not be before `first`."""
         end = self.next if stop is None else min(stop, self.next)
         first = self.first
         assert start >= first
@@ -116,7 +116,7 @@ class EventLog:
         return found
 
     def trim(self, *, keep: int | None = None) -> None:
-        """Let go of the oldest lines that are stored, above the limit or above `keep` bytes."""
+        """Drop the oldest stored lines above the limit, or above `keep` bytes."""
         excess = self._size - (self._limit if keep is None else keep)
         if excess <= 0:
             return
@@ -132,12 +132,12 @@ class EventLog:
         self._room.size -= size
 
     def tidy(self) -> None:
-        """More is stored: let go of what need not be in memory."""
+        """More is stored: drop what need not be in memory."""
         self.trim()
         self._room.tidy()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Drop all lines."""
         if self in self._room.logs:
             self._room.logs.remove(self)
         self._room.size -= self._size

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from dragoman.broker.server.live_session import LiveSession
 
 BATCH_SIZE: Final = 128 * 1024
-"""What is sent to a caller that catches up before it is asked whether it keeps up."""
+"""Bytes sent to a caller that catches up before checking that it keeps up."""
 
 
 class EventReader:
-    """A caller's place in a session. `session_id` is the name that the caller knows it by."""
+    """A caller's position in a session. `session_id` is the id that the caller uses."""
 
     __slots__ = (
         "_behind",
@@ -58,35 +58,35 @@ class EventReader:
     ) -> None:
         self._session = session
         self._instead: Callable[[Raw], Sequence[acp.SessionUpdate] | None] | None = None
-        """What the caller gets in place of an update that it did not announce."""
+        """Replacement for an update of a kind that the caller did not announce."""
         if capabilities is not None:
             envelope = EventEnvelope(model.Source("acp", "broker"), itertools.count(1), session_id)
             unannounced = Unannounced(capabilities, envelope)
             self._instead = unannounced.instead if unannounced.strange else None
         self.takes_all = self._instead is None
-        """Whether it announced every kind of update, as our own do: nothing is looked at then."""
+        """Whether it announced every kind of update, as our own clients do: nothing is
+        inspected then."""
         self.connection = connection
         self.session_id = session_id
         self.opened = False
-        """Whether the caller has the session open, so that it hears what happens outside of
-        turns."""
+        """Whether the caller has the session open, so that it gets updates outside of turns."""
         self.attached = False
-        """Whether it wants everything that happens."""
+        """Whether it follows all events."""
         self._scopes: deque[list[int | None]] = deque()
-        """What it has yet to get: ranges of numbers, the last of which may be without an end.
-        Empty while it keeps up."""
+        """Ranges of event numbers still to be sent; the last may be open-ended. Empty while it
+        keeps up."""
         self._behind: deque[tuple[int, Callable[[], None]]] = deque()
         self._catching_up: asyncio.Task[None] | None = None
 
     @property
     def lags(self) -> bool:
-        """Whether it has yet to get something that happened."""
+        """Whether past events still have to be sent."""
         return bool(self._scopes)
 
-    # -- what it wants
+    # -- what the caller follows
 
     def want(self) -> None:
-        """From now on it gets what happens."""
+        """Send new events from now on."""
         if not self._scopes:
             if self not in self._session.live:
                 self._session.live.append(self)
@@ -94,7 +94,7 @@ class EventReader:
             self._scopes.append([self._session.log.next, None])
 
     def unwant(self) -> None:
-        """From now on it gets nothing; what it has yet to get, it gets."""
+        """Stop sending new events; pending ones are still sent."""
         if not self._scopes:
             if self in self._session.live:
                 self._session.live.remove(self)
@@ -104,7 +104,7 @@ class EventReader:
                 self._scopes.pop()
 
     def go_back(self, start: int) -> None:
-        """Get everything from `start` on, but nothing of it before the loop's next turn."""
+        """Send everything from `start` on, beginning with the next iteration of the event loop."""
         log = self._session.log
         if start >= log.next and not self._scopes:
             self.want()
@@ -115,10 +115,10 @@ class EventReader:
         self._scopes.append([start, None])
         self._catch_up()
 
-    # -- what it gets
+    # -- sending
 
     def tell(self, event: Notification) -> None:
-        """Send it an update."""
+        """Send an update."""
         if self._instead is not None and self._said_instead(event.params):
             return
         if self._session.renamed and session_of(event.params) != self.session_id:
@@ -143,20 +143,20 @@ class EventReader:
         return said is not None
 
     def fall_behind(self, number: int) -> None:
-        """It does not keep up: the update with this number is the first that it has yet to get."""
+        """The caller does not keep up: the update with this number is the first pending one."""
         self._session.live.remove(self)
         self._scopes.append([number, None])
         self._catch_up()
 
     def behind(self, action: Callable[[], None]) -> None:
-        """Do something as soon as it has got everything that happened until now."""
+        """Call back once everything up to now was sent."""
         if self._scopes:
             self._behind.append((self._session.log.next, action))
         else:
             action()
 
     def leave(self) -> None:
-        """The caller has gone."""
+        """The caller has disconnected."""
         if self in self._session.live:
             self._session.live.remove(self)
         self._scopes.clear()
@@ -172,7 +172,7 @@ class EventReader:
     async def _follow(self) -> None:
         try:
             while self._scopes:
-                # As long as the caller takes; the end of its connection ends this.
+                # Takes as long as the caller needs; cancelled when its connection ends.
                 await self.connection.drain()
                 if not await self._send_some():
                     return
@@ -182,7 +182,7 @@ class EventReader:
             self._catching_up = None
 
     async def _send_some(self) -> bool:
-        """Send the next batch. False if there is nothing more that could be sent, ever."""
+        """Send the next batch. False if the rest can never be sent."""
         log = self._session.log
         start, stop = self._scopes[0]
         assert start is not None
@@ -190,7 +190,7 @@ class EventReader:
             until = log.first if stop is None else min(stop, log.first)
             first, stored = await self._session.fetch(start, until)
             if not self._scopes or self._scopes[0][0] != start:
-                # It wants something else by now.
+                # The requested range has changed meanwhile.
                 return True
             if first != start:
                 if start >= log.began:
@@ -229,14 +229,14 @@ class EventReader:
             self._behind.popleft()[1]()
 
     async def _cut_off(self) -> None:
-        """What it has yet to get is nowhere any more: better an end than a gap."""
+        """Pending events no longer exist anywhere: close the connection rather than leave a gap."""
         self._scopes.clear()
         self._behind.clear()
         await self.connection.aclose()
 
 
 def renamed(params: Raw, session_id: str) -> Raw:
-    """Params about a session, under another name of it."""
+    """Params with another session id."""
     members = msgspec.json.decode(params, type=dict[str, Raw])
     members["sessionId"] = Raw(msgspec.json.encode(session_id))
     return Raw(msgspec.json.encode(members))

@@ -27,21 +27,21 @@ FOLDER: Final = "gaps"
 """Directory of the notes, below the runtime directory."""
 
 MAX_SIZE: Final = 1024 * 1024
-"""Bytes of a note that are read: a broker has a few hundred sessions at most."""
+"""Maximum bytes read of a note: a broker has a few hundred sessions at most."""
 
 
 class UnstoredNote(Struct, frozen=True, kw_only=True):
-    """How many of the last events of sessions are not stored."""
+    """How many events at the end of each session are not stored."""
 
     store: str
-    """The file in which they are missing."""
+    """The store file in which they are missing."""
     why: str
     lost: dict[str, int]
-    """By the key of the session."""
+    """By session key."""
 
 
 def leave(runtime: Path, store: Path, lost: Mapping[str, int], *, why: str) -> None:
-    """Write down what is lost. Where that is not possible either, the log has it."""
+    """Write the note. If that fails too, the log has it."""
     log.error("not stored, at the end of sessions: %s", dict(lost))
     folder = runtime / FOLDER
     name = f"{time.time_ns()}-{os.getpid()}"
@@ -50,7 +50,7 @@ def leave(runtime: Path, store: Path, lost: Mapping[str, int], *, why: str) -> N
         gap = UnstoredNote(store=str(store), why=why, lost=dict(lost))
         write_whole(folder / f"{name}.json", msgspec.json.encode(gap))
     except OSError as error:
-        log.error("this could not be written down for the next broker: %s", error)
+        log.error("cannot write the note for the next broker: %s", error)
 
 
 def take(runtime: Path, store: Path) -> list[UnstoredNote]:
@@ -62,7 +62,7 @@ def take(runtime: Path, store: Path) -> list[UnstoredNote]:
                 with path.open("rb") as file:
                     gap = msgspec.json.decode(file.read(MAX_SIZE), type=UnstoredNote)
             except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-                log.warning("%s: a note of lost events cannot be read: %s", path, error)
+                log.warning("%s: cannot read the note of lost events: %s", path, error)
                 continue
             if gap.store == str(store):
                 with contextlib.suppress(FileNotFoundError):
@@ -72,7 +72,7 @@ def take(runtime: Path, store: Path) -> list[UnstoredNote]:
 
 
 def note(store: Store, slip: UnstoredNote) -> None:
-    """Store the gaps of a note, after what is stored of each session by now."""
+    """Store the gaps of a note, after what is stored of each session so far."""
     for key, count in slip.lost.items():
         session = store.session(key)
         if session is not None and count > 0:

@@ -20,13 +20,13 @@ from dragoman.errors import BrokerError, CallError, ConnectError, ConnectionLost
 from dragoman.transports.process.identity import ProcessState, state_of
 
 LOOK_TIMEOUT: Final = 2.0
-"""Seconds for the status of another broker. One that is slow is busy, and so not idle."""
+"""Timeout in seconds for the status of another broker. A slow one is busy, and so not idle."""
 
 log = logging.getLogger(__name__)
 
 
 class IdleClock:
-    """Runs while a broker is idle, and calls `over` when that was for too long."""
+    """Idle timer: calls `over` when the broker was idle for too long."""
 
     def __init__(self, ttl: float, over: Callable[[], None]) -> None:
         self.ttl = ttl
@@ -38,17 +38,17 @@ class IdleClock:
 
     @property
     def idle_for(self) -> float | None:
-        """Seconds; None while it works. By the loop's clock, which never jumps."""
+        """Idle time in seconds; None while it works. Measured by the loop's monotonic clock."""
         return None if self._since is None else self._loop.time() - self._since
 
     def start(self) -> None:
-        """It is idle. Without effect if it was."""
+        """The broker is idle. No effect if the timer runs already."""
         if self._since is None:
             self._since = self._loop.time()
             self._wind()
 
     def stop(self) -> None:
-        """It works, or ends."""
+        """The broker works, or ends."""
         self._since = None
         self._wind()
 
@@ -68,13 +68,13 @@ class IdleClock:
 class _Idle:
     record: BrokerRecord
     since: float
-    """By our loop's clock, because each of them is asked at another moment."""
+    """In time of our loop's clock, because each broker is asked at a different moment."""
 
 
 async def trim(folder: Path, *, own_pid: int, max_idle: int) -> list[str]:
-    """Ask the brokers that have been idle for longest to stop, if there are too many idle ones.
+    """Ask the brokers idle longest to stop, if too many are idle.
 
-    To be called by one that has just become idle itself. Returns the names of those that stop.
+    Called by a broker that has just become idle. Returns the names of those that stop.
     """
     others = [
         record
@@ -89,7 +89,7 @@ async def trim(folder: Path, *, own_pid: int, max_idle: int) -> list[str]:
     looked = await asyncio.gather(*(_look(record) for record in others))
     idle = sorted((one for one in looked if one is not None), key=lambda one: -one.since)
     stopped: list[str] = []
-    # We are the most recent one, whatever the others say.
+    # We are the most recent one, whatever the others report.
     for one in idle[max(0, max_idle - 1) :]:
         answer = await _ask(one.record, STOP, {"drain": True, "ifIdle": True})
         if isinstance(answer, dict) and answer.get("stopping"):

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from dragoman.wire.messages import Request
 
 MAX_ENDED: Final = 256
-"""Jobs that have ended of which the broker still knows; older ones are in the store."""
+"""Number of finished jobs kept in memory; older ones are in the store."""
 
 MAX_PROMPT_SIZE: Final = 4096
-"""Characters of a prompt that callers are shown, and that are kept when it has ended."""
+"""Characters of a prompt shown to callers, and kept after its end."""
 
 _BLOCK_NAMES: Final = {"resource_link": "link"}
-"""Blocks of a prompt whose name in a text is not their type: as for a run without a broker."""
+"""Prompt blocks whose name in a text differs from their type: as in a run without a broker."""
 
 
 class Job:
@@ -54,23 +54,24 @@ class Job:
         self.id = id
         self.session = session
         self.params = params
-        """The parameters of the prompt, without what is for us."""
+        """The parameters of the prompt, without the broker's own."""
         self.prompt_text = _text_of(params.get("prompt"))
-        """The prompt as text: whole while it runs, as the store cuts it only without secrets."""
+        """The prompt as text: whole while it runs, because the store redacts it before it
+        shortens it."""
         self.caller = caller
-        """Who asked; None if nobody waits for it any more."""
+        """The caller that sent it; None if no caller waits for it any more."""
         self.request = request
-        """What it asked with; None if it was submitted."""
+        """The caller's request; None if it was submitted."""
         self.policy = policy
         self.asks = asks
-        """Whether a person who watches is asked where the policy's preset alone would refuse."""
+        """Whether a watching person is asked where only the policy's preset would refuse."""
         self.fresh = fresh
         self.budgets = budgets
-        """How long it may take, if whoever asked has said so."""
+        """Its budget, if the caller set one."""
         self.expired: BudgetExceeded | None = None
-        """The budget that it has used up, and is cancelled for."""
+        """The budget that ran out, for which it is cancelled."""
         self.stderr_before = 0
-        """How much the peer had written to its stderr when the prompt was sent."""
+        """Bytes the peer had written to stderr when the prompt was sent."""
         self.state = "queued"
         self.context = "live"
         self.outcome: Outcome | None = None
@@ -78,15 +79,15 @@ class Job:
         self.failure: dict[str, Any] | None = None
         self.usage: dict[str, Any] | None = None
         self.answer = JobAnswer(id)
-        """What the agent says in it."""
+        """The agent's text."""
         self.denied = False
-        """Whether a refused permission was the last that happened."""
+        """Whether a refused permission was the last event."""
         self.denials = 0
         self.approvals = 0
-        """How many permissions were refused and given."""
+        """Number of permissions refused and granted."""
         self.cancelled = False
-        """Whether somebody here has asked to cancel it."""
-        # Instants are for people, so they are the wall's; nothing is measured with them.
+        """Whether a caller has requested its cancellation."""
+        # Timestamps are for people, so they use the wall clock; nothing is measured with them.
         self.created_at = time.time()
         self.started_at: float | None = None
         self.ended_at: float | None = None
@@ -95,7 +96,7 @@ class Job:
         self._waiting: list[Callable[[], object]] = []
 
     def when_ended(self, action: Callable[[], object]) -> None:
-        """Do something when its end is stored; at once if it is."""
+        """Call back when its end is stored; at once if it is."""
         if self.state == "ended":
             action()
         else:
@@ -115,7 +116,7 @@ class Job:
         failure: dict[str, Any] | None = None,
         usage: dict[str, Any] | None = None,
     ) -> None:
-        """It is over. Whoever waits for that is told by `settled`, once all is stored."""
+        """The turn has ended. Waiting callers are notified by `settled`, once all is stored."""
         self.outcome = outcome
         self.stop = stop
         self.failure = failure
@@ -124,7 +125,7 @@ class Job:
         self.next_event = next_event
 
     def conclude(self) -> None:
-        """Its text is known now: look once more at what looked like a success."""
+        """Its text is known now: check again whether an apparent success is an error."""
         if self.outcome is not None:
             self.outcome = outcome_with(
                 self.outcome,
@@ -139,7 +140,7 @@ class Job:
                 self.outcome = Outcome.EMPTY
 
     def decided(self, *, allowed: bool) -> None:
-        """A permission was given or refused."""
+        """Record a granted or refused permission."""
         self.denied = not allowed
         if allowed:
             self.approvals += 1
@@ -147,12 +148,12 @@ class Job:
             self.denials += 1
 
     def settled(self) -> None:
-        """Everything about it is known."""
+        """The end is final and stored."""
         self.state = "ended"
         waiting, self._waiting = self._waiting, []
         for action in waiting:
             action()
-        # It is remembered for a while, and what it held need not be.
+        # The job is remembered for a while; the data it held is not needed.
         self.caller = self.request = None
         self.params = {}
         self.prompt_text = self.prompt_text[:MAX_PROMPT_SIZE]
@@ -172,7 +173,7 @@ def _text_of(prompt: Raw | None) -> str:
 
 
 class Jobs:
-    """The jobs that a broker knows, by their ids."""
+    """The jobs known to a broker, by id."""
 
     def __init__(self, max_ended: int = MAX_ENDED) -> None:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
@@ -182,9 +183,9 @@ class Jobs:
         return iter(list(self._jobs.values()))
 
     def add(self, job: Job) -> None:
-        """A new job. An id that is taken is refused: a prompt is never run twice."""
+        """Add a new job. A known id is refused: a prompt is never run twice."""
         if job.id in self._jobs:
-            raise UsageError(f"there is a job {job.id!r} already; a prompt is not sent twice")
+            raise UsageError(f"job {job.id!r} already exists; a prompt is not sent twice")
         self._jobs[job.id] = job
         if len(self._jobs) > 2 * self._max_ended:
             ended = [id for id, each in self._jobs.items() if each.state == "ended"]

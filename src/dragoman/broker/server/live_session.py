@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.broker")
 
 FLUSH_SIZE: Final = 256 * 1024
-"""Bytes of updates that are handed over to be stored without waiting for the next beat."""
+"""Bytes of updates that are stored without waiting for the next flush interval."""
 
 _decode_update: Final = decoder(acp.SessionNotification)
 _SETTINGS: Final = (
@@ -50,30 +50,30 @@ _SETTINGS: Final = (
 )
 
 _ANY_SETTING: Final = b'_update"'
-"""The end of all of them: text of the agent does not have it, so that one search is enough."""
+"""The common suffix of all of them: agent text does not contain it, so one search is enough."""
 
 NOTHING_SPENT: Final = Cost(0.0, "")
-"""The cost of a session that has just begun, in any currency."""
+"""The cost of a new session, in any currency."""
 
 
 class Keeping(Protocol):
-    """Who stores what happens in sessions."""
+    """Stores the events of sessions."""
 
     def mark(self, session: LiveSession) -> None:
         """There is something to store, soon."""
 
     def save(self, session: LiveSession) -> None:
-        """Hand everything over that is to be stored, now."""
+        """Hand over everything that is to be stored, now."""
 
     def hasten(self, session: LiveSession) -> None:
-        """The same, and it is to be on the disk at once."""
+        """The same, and write it to the disk at once."""
 
     def note(self, session: LiveSession, kind: str, data: dict[str, Any]) -> None: ...
     async def fetch(self, key: str, start: int, stop: int) -> tuple[int, Sequence[bytes]]: ...
 
 
 class LiveSession:
-    """A session that the peer has open, or had before it was started again."""
+    """A session that the peer has open, or had before its restart."""
 
     def __init__(
         self,
@@ -92,14 +92,14 @@ class LiveSession:
         self._keeping = keeping
         self.far = self._before = far
         self.id = id
-        """What the peer calls it."""
+        """The peer's session id."""
         self.names = {id}
-        """What callers may call it."""
+        """Session ids that callers may use."""
         self.key = key
         self.name = name
         self.cwd = cwd
         self.root = str(root_of(cwd))
-        """The folder from which it is found."""
+        """The directory by which it is found."""
         self.additional = tuple(additional)
         self.mcp_servers = mcp_servers
         self.log = EventLog(next_event, room=room)
@@ -111,34 +111,34 @@ class LiveSession:
         self.cancelling = Cancelling()
         self.questions = PeerQuestions(self)
         self.marked = False
-        """Whether something is to be stored with the next beat."""
+        """Whether something is to be stored at the next flush."""
         self.cost: Cost | None = None
-        """What it had cost at the end of the last turn; None if that is not known."""
+        """Cost at the end of the last turn; None if unknown."""
         self._counted: acp.UsageUpdate | None = None
         self._described: tuple[Any, ...] = (None, None, None, None)
         self.whole = True
-        """Whether the log has everything that ever happened in the session."""
+        """Whether the log has every event since the session began."""
         self.created_at = 0.0
         self.once = False
-        """Whether it is closed when its jobs have ended and no caller has it."""
+        """Whether it is closed when its jobs have ended and no caller has it open."""
         self._holding = False
         self._held: list[Notification] = []
-        """Updates that came between the end of a turn and the answer to its caller."""
+        """Updates that arrived between the end of a turn and the response to its caller."""
         self.replaying = False
-        """Whether what comes is history."""
+        """Whether incoming updates are replayed history."""
         self._replay_for: Caller | None = None
         self.heard_at = 0.0
         self.loaded_at = math.inf
-        """When the answer to a load came, by the clock of the loop."""
+        """When the response to a load arrived, by the loop's clock."""
         self.sheltered: Session = far.client.shelter(id, cwd, self.additional)
-        """The session as the peer's client knows it: it serves files and terminals, and keeps the
+        """The peer client's session object: it serves files and terminals and keeps the
         settings."""
 
-    # -- what the peer sends
+    # -- messages from the peer
 
     def update(self, notification: Notification) -> None:
-        """An update: to the log, and to everybody who reads. Nothing else is done here, and
-        nothing of the update is decoded: this is what a turn consists of."""
+        """Append an update to the log and send it to the readers. Does nothing else and decodes
+        nothing: this is the hot path of a turn."""
         if self.replaying:
             self._replayed(notification.params)
             return
@@ -174,7 +174,7 @@ class LiveSession:
             self._keeping.save(self)
 
     def update_all(self, notifications: Sequence[Notification]) -> None:
-        """Updates that came together. Each costs half as much as by itself."""
+        """Updates that arrived together. Each costs half as much as by itself."""
         if self.replaying or self._holding or len(self.names) > 1:
             for notification in notifications:
                 self.update(notification)
@@ -192,7 +192,7 @@ class LiveSession:
                     reader.connection.pass_all_on(lines)
                     continue
             except DragomanError:
-                # One that is too long is left out, and not the others with it.
+                # An update that is too long is left out, but not the others.
                 pass
             for notification in notifications:
                 try:
@@ -207,7 +207,7 @@ class LiveSession:
 
     @property
     def renamed(self) -> bool:
-        """Whether some callers know the session by another name than the peer does."""
+        """Whether some callers use another session id than the peer."""
         return len(self.names) > 1
 
     def _tell_renamed(self, number: int, event: Notification) -> None:
@@ -221,12 +221,13 @@ class LiveSession:
                 _log_untold(error)
 
     def request(self, request: Request) -> Any:
-        """A question of the peer."""
+        """A request of the peer."""
         if self._holding:
-            # A question must not overtake what the peer said before.
+            # A question must not overtake earlier updates.
             self.pass_held_updates()
         if request.method == PERMISSION:
-            # Whatever is decided, and whatever dies of it: it stays known what was asked for.
+            # Stored first: the request stays known whatever is decided, and whatever crashes
+            # because of it.
             self._keeping.hasten(self)
         return self.questions.request(request)
 
@@ -236,23 +237,23 @@ class LiveSession:
     def refuse(self, request: Request, code: int, message: str, data: Any = None) -> None:
         self.far.connection.refuse(request, code, message, data)
 
-    # -- between the end of a turn and the answer to its caller
+    # -- between the end of a turn and the response to its caller
 
     def hold_updates(self) -> None:
-        """Keep the updates that come from now on back."""
+        """Hold back updates from now on."""
         self._holding = True
 
     def pass_held_updates(self) -> None:
-        """Pass on what was kept back, and keep nothing back any more."""
+        """Send the held updates and stop holding them back."""
         self._holding = False
         held, self._held = self._held, []
         for notification in held:
             self.update(notification)
 
-    # -- history that the peer repeats
+    # -- replayed history
 
     def begin_replay(self, caller: Caller | None) -> None:
-        """What comes now is history: it goes to a caller that asked for it, and to nobody else."""
+        """Incoming updates are history: they go only to the caller that requested it."""
         self.replaying = True
         self.loaded_at = math.inf
         self._replay_for = caller
@@ -270,24 +271,24 @@ class LiveSession:
             name = self.name_for(caller)
             caller.connection.post(UPDATE, line if name == self.id else renamed(line, name))
 
-    # -- who reads
+    # -- readers
 
     def reader(self, caller: Caller) -> EventReader:
-        """A caller's place here, made when it is first needed."""
+        """A caller's reader, created on first use."""
         reader = self.readers.get(caller)
         if reader is None:
-            # One that never shook hands announced nothing: it is ours, and takes everything.
+            # A caller without a handshake announced nothing: it is ours, and accepts every update.
             known = caller.capabilities if caller.greeted else None
             reader = self.readers[caller] = EventReader(self, caller.connection, self.id, known)
         return reader
 
     def name_for(self, caller: Caller) -> str:
-        """What a caller calls the session."""
+        """The session id that a caller uses."""
         reader = self.readers.get(caller)
         return self.id if reader is None else reader.session_id
 
     def open_for(self, caller: Caller, name: str) -> None:
-        """A caller has the session open from now on, under this name."""
+        """A caller opens the session under this id."""
         reader = self.reader(caller)
         reader.session_id = name
         reader.opened = True
@@ -296,7 +297,7 @@ class LiveSession:
             reader.want()
 
     def close_for(self, caller: Caller) -> None:
-        """A caller has nothing to do with the session any more."""
+        """A caller no longer uses the session."""
         reader = self.readers.pop(caller, None)
         if reader is not None:
             reader.leave()
@@ -304,8 +305,8 @@ class LiveSession:
             del caller.sessions[name]
 
     def turn_began(self, caller: Caller | None) -> None:
-        """What happens now belongs to a turn: it is for whoever prompted, and for those who follow
-        everything."""
+        """Updates now belong to a turn: they go to the caller that prompted and to those that
+        follow everything."""
         for each, reader in self.readers.items():
             if each is not caller and not reader.attached:
                 reader.unwant()
@@ -313,7 +314,7 @@ class LiveSession:
             self.reader(caller).want()
 
     def turn_ended(self) -> None:
-        """What happens now belongs to no turn: it is for all who have the session open."""
+        """Updates now belong to no turn: they go to all callers that have the session open."""
         for reader in self.readers.values():
             if reader.opened or reader.attached:
                 reader.want()
@@ -321,10 +322,10 @@ class LiveSession:
                 reader.unwant()
 
     async def fetch(self, start: int, stop: int) -> tuple[int, Sequence[bytes]]:
-        """Lines that are not in memory any more, and the number of the first of them."""
+        """Lines that are no longer in memory, and the number of the first."""
         return await self._keeping.fetch(self.key, start, stop)
 
-    # -- what is known
+    # -- settings and usage
 
     @property
     def is_cancelling(self) -> bool:
@@ -338,20 +339,20 @@ class LiveSession:
         self._keeping.note(self, kind, data)
 
     def look(self) -> None:
-        """Take over the settings that the updates since the last look tell of."""
+        """Update the settings from the updates since the last call."""
         events = self.log.lines(max(self._looked, self.log.first), max_size=sys.maxsize)
         self._looked = self.log.next
         self._look_over([bytes(event.params) for event in events])
 
     def look_through(self, first: int, lines: Sequence[bytes]) -> None:
-        """`look`, at lines that were taken from the log, of which this is the number of the first.
-        Those that were looked at before are passed over."""
+        """`look`, for lines taken from the log; the first has this number. Lines already
+        inspected are skipped."""
         seen = self._looked - first
         self._looked = max(self._looked, first + len(lines))
         self._look_over(lines[seen:] if seen > 0 else lines)
 
     def _look_over(self, lines: Sequence[bytes]) -> None:
-        # One search for all of them first: nearly always there is nothing.
+        # One search over all of them first: nearly always there is no match.
         text = b"\n".join(lines)
         if _ANY_SETTING in text and any(word in text for word in _SETTINGS):
             for line in lines:
@@ -369,7 +370,8 @@ class LiveSession:
             apply(self.sheltered, update)
 
     def settings(self) -> dict[str, Any]:
-        """Modes, models and options as last told, in the words of the answer that opens it."""
+        """Modes, models and options as last reported, in the form of the response that opens a
+        session."""
         self.look()
         kept = self.sheltered
         response = acp.ResumeSessionResponse(
@@ -379,8 +381,8 @@ class LiveSession:
         return settings
 
     def described(self) -> dict[str, str | None]:
-        """Title, mode and model as last told, if one of them may have changed since this was last
-        called; those that are known."""
+        """Title, mode and model as last reported, those that are known, if one of them may have
+        changed since the last call."""
         kept = self.sheltered
         now = (kept.modes, kept.models, kept.config_options, kept.info)
         if all(each is before for each, before in zip(now, self._described, strict=True)):
@@ -395,8 +397,8 @@ class LiveSession:
         return found
 
     def used(self) -> Usage | None:
-        """How full the context is, and what the session has cost since this was last called; None
-        if the peer does not tell, or has not told since."""
+        """Context usage, and the session's cost since the last call; None if the peer has not
+        reported it since."""
         self.look()
         told = self.sheltered.usage
         if told is None or told is self._counted:
@@ -405,8 +407,7 @@ class LiveSession:
         return Usage(context_used=told.used, context_size=told.size, cost=self._spent(told))
 
     def _spent(self, told: acp.UsageUpdate) -> Cost | None:
-        """What a turn has cost; None if that is not known. An agent tells what the whole session
-        has cost."""
+        """Cost of a turn; None if unknown. Agents report the cost of the whole session."""
         before = self.cost
         if told.cost is None:
             return None
@@ -415,11 +416,11 @@ class LiveSession:
             return None
         if before.unit == cost.unit and before.amount <= cost.amount:
             return Cost(cost.amount - before.amount, cost.unit)
-        # Nothing was spent before, or the agent was started again and counts from nothing.
+        # Nothing was spent before, or the agent was restarted and counts from zero.
         return cost
 
     def was_set(self, method: str, params: Raw, result: Raw) -> None:
-        """A caller has changed a setting: whoever opens the session next is to know."""
+        """A caller changed a setting: the next caller that opens the session gets it."""
         self.look()
         kept = self.sheltered
         try:
@@ -435,15 +436,16 @@ class LiveSession:
         except msgspec.ValidationError as error:
             log.debug("a setting is not remembered: %s", error)
 
-    # -- when the peer is started again
+    # -- peer restarts
 
     def lost(self) -> None:
-        """The new process does not have it either, so it still belongs to the one before."""
+        """The new process does not have the session either, so it still belongs to the previous
+        one."""
         self.far = self._before
         self.end_replay()
 
     def moved(self, far: PeerLink, id: str) -> None:
-        """The session lives on in a new process, perhaps under a new name there."""
+        """The session continues in a new process, perhaps under a new id there."""
         settings = self.sheltered
         if self.far is not far:
             self._before = self.far
@@ -457,6 +459,6 @@ class LiveSession:
 
 
 def _log_untold(error: DragomanError) -> None:
-    """A caller that has gone needs no update; one that is there misses it."""
+    """Log a failed update, unless the caller has disconnected and needs none."""
     level = logging.DEBUG if isinstance(error, ConnectionLost) else logging.WARNING
-    log.log(level, "an update did not reach its caller: %s", error)
+    log.log(level, "could not send an update to a caller: %s", error)

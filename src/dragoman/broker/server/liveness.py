@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.broker")
 
 PROBE_TIMEOUT: Final = 5.0
-"""Seconds for the answer to the cheap request. An agent whose loop runs answers in milliseconds;
-one that is loading something big may block it for a second or two."""
+"""Timeout in seconds for the ping. An agent whose loop runs answers in milliseconds; one that
+is loading something big may block it for a second or two."""
 
 STOPPED_TIMEOUT: Final = 2.0
-"""Seconds that a process must be seen stopped, while something is owed. If we were stopped together
-with it, it goes on as soon as we do."""
+"""Seconds for which a process must be seen stopped while a response is pending. If we were
+stopped together with it, it continues as soon as we do."""
 
 FIRST_LOOK: Final = 1.0
-"""Seconds after a request until the first look whether the process is stopped."""
+"""Seconds after a request until the first check whether the process is stopped."""
 
 LOOK_INTERVAL: Final = 0.25
-"""Seconds between two looks during a probe. Looks are counted, not seconds: if we are stopped
-ourselves for a minute, that is one look."""
+"""Seconds between two checks during a probe. Checks are counted, not seconds: if we are stopped
+ourselves for a minute, that is one check."""
 
 
 class Liveness:
-    """Watches what a peer owes. It starts a probe when that is overdue."""
+    """Watches a peer's pending responses and starts a probe when one is overdue."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class Liveness:
         self._probes: dict[PeerLink, asyncio.Task[None]] = {}
 
     def expect(self, far: PeerLink, what: str, timeout: float | None) -> Callable[[], None]:
-        """The peer owes an answer within `timeout` from now. The probe is made so early that its
-        result is known then. Call what is returned when the answer is there, and only then: also
-        if the caller has given up, the peer still owes it."""
+        """Expect a response within `timeout` from now. The probe starts early enough to finish
+        by then. Call the returned function when the response arrives, and only then: even if
+        the caller stops waiting, the response is still pending."""
         if timeout is None:
             return lambda: None
         heard = far.heard
@@ -86,8 +86,7 @@ class Liveness:
         return answered
 
     def look_later(self, far: PeerLink, what: str) -> None:
-        """The peer was asked for something that may take as long as it likes. Only a process that
-        is stopped is doubted for that."""
+        """Expect a response that may take any time. Only a stopped process counts as hung then."""
         heard = far.heard
 
         def look() -> None:
@@ -97,18 +96,18 @@ class Liveness:
         asyncio.get_running_loop().call_later(self._first_look, look)
 
     def doubt(self, far: PeerLink, what: str, *, heard: int, window: float = 0.0) -> None:
-        """Find out whether the peer still answers, unless it was heard since `heard`. It has
-        `window` seconds for any sign of life, and at least those of a probe."""
+        """Check whether the peer still answers, unless something was received since `heard`. It
+        has `window` seconds for any sign of life, and at least the time of a probe."""
         if far.heard == heard and far.failure is None and far not in self._probes:
             window = max(window, self._probe_timeout)
             probe = self._probe(far, what, heard, window)
             self._probes[far] = self._tasks.start(probe, "probe the peer")
 
     async def check(self, far: PeerLink) -> None:
-        """Wait for the end of a probe that is under way. Raises `PeerUnresponsive` if the peer was
-        ended for that."""
+        """Wait for a running probe to end. Raises `PeerUnresponsive` if the peer was killed
+        because of it."""
         if (probe := self._probes.get(far)) is not None:
-            # As long as a probe takes.
+            # Takes as long as a probe does.
             await asyncio.wait([probe])
         if isinstance(far.failure, PeerUnresponsive):
             raise far.failure.fresh()
@@ -130,12 +129,12 @@ class Liveness:
                     break
                 if looks * self._look_interval >= window:
                     if not asked or self._is_working(far):
-                        # Its dialect has no cheap request, or it may do one thing at a time, and
-                        # ending it would end the turn of another caller. That turn has its budgets.
+                        # Its dialect has no ping, or it may be single-threaded, and killing it
+                        # would end the turn of another caller. That turn has its own budgets.
                         return
-                    why = "it does not answer a probe either"
+                    why = "it does not answer a ping either"
                     break
-            log.warning("the peer is hung: no answer to %s, and %s; it is ended", what, why)
+            log.warning("the peer is hung: no answer to %s, and %s; killing it", what, why)
             await far.end(PeerUnresponsive(what, why))
         finally:
             del self._probes[far]

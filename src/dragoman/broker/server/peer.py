@@ -41,15 +41,15 @@ from dragoman.wire.peer import Event
 NAME: Final = "dragoman"
 
 MAX_TRACED_SIZE: Final = 256 * 1024
-"""Bytes of a line that is sent to a caller for its trace. A longer one is only mentioned: it would
-delay the events behind it, and its copy has to fit into the caller's own limit."""
+"""Maximum bytes of a line sent to a caller for its trace. A longer one is only mentioned: it
+would delay the events behind it, and its copy has to fit into the caller's own limit."""
 
 MAX_UNREAD_TRACE: Final = 16 * 1024 * 1024
-"""Bytes that a caller has not read when its trace begins to miss lines."""
+"""Bytes unread by a caller above which its trace skips lines."""
 
 
 class PeerLink:
-    """A peer that answers. `generation` counts the starts, so that sessions know theirs."""
+    """A connected peer. `generation` counts the starts, so that sessions know theirs."""
 
     def __init__(
         self,
@@ -66,14 +66,15 @@ class PeerLink:
         self.connection = upstream.connection
         self.generation = generation
         self.name = name
-        """What the peer is called in rules."""
+        """The peer's name in policy rules."""
         self.command_titles = command_titles
         self._peer = peer
         self._pings = pings
         self._unresponsive: PeerUnresponsive | None = None
         self._own_trace: TraceSink | None = peer.client.connection.trace
         self.outdated: set[str] = set()
-        """Sessions that the process remembers as they were before others went on with them."""
+        """Sessions of which the process has a stale copy, because another process continued
+        them."""
 
     def can(self, capability: str) -> bool:
         """Whether the peer advertised a capability, by its dotted name on the wire."""
@@ -81,28 +82,28 @@ class PeerLink:
 
     @property
     def behind_gateway(self) -> bool:
-        """Whether the peer speaks another dialect than ACP."""
+        """Whether the peer speaks a dialect other than ACP."""
         return self._peer.client is not self.client
 
     @property
     def closes(self) -> bool:
-        """Whether the process gives a session up when it is closed, so that another one can have
-        it. One that is behind a gateway may only stop talking about it."""
+        """Whether the process releases a session that is closed, so that another one can open
+        it. One behind a gateway may only stop reporting on it."""
         return self._peer.client is self.client and self.can("sessionCapabilities.close")
 
     @property
     def pid(self) -> int | None:
-        """The process of the peer, where it is one."""
+        """The peer's process, if it has one."""
         stream = self._peer.client.connection.stream
         return stream.pid if isinstance(stream, ProcessStream) else None
 
     @property
     def stderr_size(self) -> int:
-        """How many bytes the peer wrote to its stderr so far."""
+        """Bytes the peer has written to stderr so far."""
         return stderr_size(self._peer.client.connection.stream)
 
     def stderr_tail(self, since: int) -> str:
-        """What the peer wrote to its stderr after so many bytes, the end of it."""
+        """The end of the peer's stderr after this many bytes."""
         return stderr_since(self._peer.client.connection.stream, since)
 
     @property
@@ -111,17 +112,18 @@ class PeerLink:
         failure: ConnectionLost | None = self._peer.client.connection.failure
         return self._unresponsive or failure or self.connection.failure
 
-    # -- whether it still answers
+    # -- liveness
 
     @property
     def heard(self) -> int:
-        """Grows with everything that comes from the peer itself, not from a gateway before it."""
+        """Grows with everything received from the peer itself, not from a gateway in front of
+        it."""
         received: int = self._peer.client.connection.received
         return received
 
     @property
     def is_held(self) -> bool:
-        """Whether nothing comes because we do not read."""
+        """Whether nothing arrives because we do not read."""
         held: bool = self._peer.client.connection.flow.blocked
         return held
 
@@ -132,36 +134,36 @@ class PeerLink:
         return pid is not None and is_stopped(pid)
 
     def ping(self) -> bool:
-        """Ask the peer itself for any answer at all. False if its dialect has no way to do that."""
+        """Ping the peer itself. False if its dialect has no way to do that."""
         if self._pings:
             self._peer.client.connection.begin(PING, {}, settle=_ignore)
         return self._pings
 
     def trace_with(self, sink: TraceSink | None) -> None:
-        """Hand every line of the peer's own connection over; None ends that."""
+        """Pass every line of the peer's own connection to `hook`; None ends that."""
         self._peer.client.connection.trace = sink or self._own_trace
 
     @property
     def secrets(self) -> Sequence[bytes]:
-        """What was sent to log in, as it stands on the wire."""
+        """The authentication method sent, as it is on the wire."""
         return getattr(self._peer.client, "secrets", ())
 
     def hurry(self) -> None:
-        """It does not answer: when it has to end, it is not given much time."""
+        """The peer does not answer: shorten its time to exit."""
         self._peer.client.connection.stream.hurry()
 
     async def end(self, why: PeerUnresponsive) -> None:
-        """End a peer that does not answer any more; this is why it is gone."""
+        """Kill a peer that no longer answers; `why` is recorded as the reason."""
         self._unresponsive = why
         connection = self._peer.client.connection
         if isinstance(connection.stream, ProcessStream):
-            # It would not heed anything else.
+            # It would ignore anything else.
             connection.stream.kill()
         else:
             await connection.aclose()
 
     def explain(self, error: DragomanError) -> DragomanError:
-        """The error to give to a caller: that it was killed is not why it is gone."""
+        """The error for a caller: the reason for the kill, not the kill itself."""
         if self._unresponsive is not None and isinstance(error, ConnectionLost):
             return self._unresponsive.fresh()
         return self.client.explain(error)
@@ -192,7 +194,7 @@ class PeerTrace:
             text = f"a message of {len(line)} bytes, left out"
         told = protocol.TracedLine(direction, text)
         for connection in self._callers:
-            # The peer does not wait for a trace: a caller that does not read misses lines of it.
+            # The peer does not wait for a trace: a caller that does not read misses lines.
             if connection.failure is None and connection.stream.unsent_size < MAX_UNREAD_TRACE:
                 connection.post(TRACE, told)
 
@@ -204,7 +206,8 @@ class PeerTrace:
 async def reach(
     spec: BrokerSpec, generation: int, on_stderr: Callable[[bytes], None] | None = None
 ) -> AsyncIterator[PeerLink]:
-    """Start or reach the peer of a spec and shake hands. Raises what a direct start raises."""
+    """Start or connect to the peer of a spec and perform the handshake. Raises what a direct
+    start raises."""
     told: dict[str, Any] = {"name": spec.peer, "command_titles": spec.command_titles}
     async with AsyncExitStack() as stack:
         target = list(spec.command) if spec.command is not None else str(spec.address)
@@ -212,7 +215,7 @@ async def reach(
             **plain_of(spec),
             dialect=spec.protocol,
             permit=deny_all,
-            # What gets this far was judged before (`permissions`).
+            # Requests that get this far were already checked (`permissions`).
             guard=approve_all,
             budgets=spec.budgets,
             env=spec.env,
@@ -250,8 +253,8 @@ async def reach(
 
 
 def _details(spec: BrokerSpec) -> dict[str, Any]:
-    """Options of the dialect's client. An agent is told that its user can be asked; whether that
-    is so depends on the caller of the moment, and who cannot ask declines."""
+    """Options of the dialect's client. The agent is told that its user can be asked; whether
+    that is so depends on the current caller, and one that cannot ask declines."""
     details = dict(spec.details)
     if spec.protocol == ACP:
         details["elicit"] = _decline
@@ -273,7 +276,7 @@ def _options(spec: BrokerSpec) -> ClientOptions:
 
 
 def _ignore(*_: object) -> None:
-    """That something came is all that counts, and the connection has noted it."""
+    """Only the arrival counts, and the connection has noted it."""
 
 
 def _decline(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:

@@ -35,7 +35,8 @@ log: Final = logging.getLogger("dragoman.broker")
 
 
 class PeerSide:
-    """Asks the peer for sessions. `is_known` tells whether somebody here has one of that id."""
+    """Opens and closes sessions at the peer. `is_known` returns whether this broker has a
+    session of that id."""
 
     def __init__(self, broker: Broker, *, is_known: Callable[[str], bool]) -> None:
         self._broker = broker
@@ -44,8 +45,8 @@ class PeerSide:
     async def open(
         self, far: PeerLink, method: str, params: Raw, opened: Callable[[Raw], None]
     ) -> Raw:
-        """Call a method that opens a session; `opened` is called while the answer is being read,
-        before anything that the peer sends behind it."""
+        """Call a method that opens a session; `opened` is called while the response is being
+        read, before anything the peer sends after it."""
         future: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
 
         def settle(result: Raw | None, error: DragomanError | None) -> None:
@@ -83,7 +84,7 @@ class PeerSide:
             raise
 
     async def have_opened(self, session: LiveSession, far: PeerLink, caller: Caller | None) -> None:
-        """Resume or load. For a caller that wants the history only loading will do."""
+        """Resume or load. A caller that wants the history needs load."""
         body = {"sessionId": session.id, **wanted(session)}
 
         def opened(result: Raw) -> None:
@@ -100,7 +101,7 @@ class PeerSide:
             session.end_replay()
             raise
         session.loaded_at = asyncio.get_running_loop().time()
-        # One real agent repeats most of its history after the answer.
+        # One real agent replays most of its history after the response.
         self._broker.tasks.start(self.wait_replayed(session), "wait for the end of a replay")
 
     async def wait_replayed(self, session: LiveSession) -> None:
@@ -114,11 +115,11 @@ class PeerSide:
             if (left := over_at - loop.time()) <= 0 or session.far.failure is not None:
                 session.end_replay()
                 return
-            # What is waited for is that nothing comes.
+            # Waits until nothing arrives for a while.
             await asyncio.sleep(left)
 
     def _orphaned(self, far: PeerLink, result: Raw) -> None:
-        """The peer has opened a session for which nobody waits any more."""
+        """The peer opened a session that no caller waits for any more."""
         try:
             id = acp.SESSION_NEW.decode_result(result).session_id
         except msgspec.ValidationError as error:
@@ -128,12 +129,12 @@ class PeerSide:
             self.close_soon(far, id)
 
     def close_soon(self, far: PeerLink, id: str) -> None:
-        """Let the peer close a session that belongs to nobody, where it can do that."""
+        """Close an unowned session at the peer, if the peer supports that."""
         if far.failure is None:
-            self._broker.tasks.start(self.close(far, id), "close what belongs to nobody")
+            self._broker.tasks.start(self.close(far, id), "close an unowned session")
 
     async def close(self, far: PeerLink, id: str) -> None:
-        """Let the peer close a session, where it can do that. A refusal does not matter."""
+        """Close a session at the peer, if the peer supports that. Errors are ignored."""
         if far.can("sessionCapabilities.close"):
             timeout = self._broker.budgets.request
             answered = self._broker.liveness.expect(far, CLOSE, timeout)
@@ -146,7 +147,7 @@ class PeerSide:
 
 
 def wanted(session: LiveSession) -> dict[str, Any]:
-    """What a session is asked for with, whatever its id."""
+    """The parameters that open a session, apart from its id."""
     body: dict[str, Any] = {"cwd": str(session.cwd), "mcpServers": session.mcp_servers}
     if session.additional:
         body["additionalDirectories"] = [str(each) for each in session.additional]
@@ -154,18 +155,18 @@ def wanted(session: LiveSession) -> dict[str, Any]:
 
 
 def loads(far: PeerLink) -> bool:
-    """Whether the peer repeats the history of a session."""
+    """Whether the peer can replay the history of a session."""
     return far.can("loadSession")
 
 
 def takes_up(far: PeerLink) -> bool:
-    """Whether the peer takes up a session that it does not have open."""
+    """Whether the peer can open a session that it does not have open."""
     return far.can("sessionCapabilities.resume") or loads(far)
 
 
 def _call_off(far: PeerLink, call: Call) -> None:
-    """Tell the peer that nobody waits any more. What it opens all the same is to be closed, so its
-    answer is still wanted."""
+    """Cancel a request at the peer. Its response is still needed: a session that it opens all
+    the same has to be closed."""
     if call.id is not None:
         notice = acp.CancelRequestNotification(request_id=call.id)
         with contextlib.suppress(DragomanError):

@@ -39,26 +39,27 @@ if TYPE_CHECKING:
 Make: TypeAlias = "Callable[[BrokerSpec, BrokerProcess], Broker]"
 
 SPEC_TIMEOUT: Final = 30
-"""Seconds to read the spec. It is there at once, unless whoever started us was stopped meanwhile;
-then nobody waits for a broker any more."""
+"""Timeout in seconds to read the spec. It arrives at once, unless the starting process was
+stopped meanwhile; then it no longer waits for a broker."""
 
 MAX_SPEC_SIZE: Final = 16 * 1024 * 1024
-"""Bytes of a spec: far more than the largest environment that a system allows."""
+"""Maximum bytes of a spec: far more than the largest environment that a system allows."""
 
 LOCK_TIMEOUT: Final = 2.0
-"""Seconds to try for the name. Others take the lock for a moment while they look or clean up."""
+"""Seconds to retry for the name. Other processes take the lock for a moment while they look or
+clean up."""
 
 LOCK_RETRY_INTERVAL: Final = 0.01
 
 NAME_INTERVAL: Final = 30.0
-"""Seconds between two looks whether the lock file is still there. A broker that nobody finds is
-harmless and only holds memory, so that it need not be noticed at once."""
+"""Seconds between two checks that the lock file still exists. A broker that cannot be found is
+harmless and only uses memory, so it need not be noticed at once."""
 
 log = logging.getLogger(__name__)
 
 
 class BrokerProcess:
-    """The host of one broker, in this process."""
+    """Hosts one broker in this process."""
 
     def __init__(self, spec: BrokerSpec, say: Callable[[dict[str, Any]], None]) -> None:
         self.spec = spec
@@ -73,7 +74,7 @@ class BrokerProcess:
         self._over = False
 
     async def run(self, make: Make) -> None:
-        """Serve until the broker ends. Raises `BrokerUnavailable` if it cannot begin."""
+        """Serve until the broker ends. Raises `BrokerUnavailable` if it cannot start."""
         self.endpoint.make_safe()
         self._lock = await self._take_name()
         if self._lock is None:
@@ -87,7 +88,7 @@ class BrokerProcess:
             await self._listen(serving)
             with _signals(self._asked_to_end):
                 self._say({"ready": True, "pid": os.getpid()})
-                log.info("%s is there for %s", self.endpoint.name, self.spec.workspace)
+                log.info("%s is ready for %s", self.endpoint.name, self.spec.workspace)
                 self._clock.start()
                 self._tasks.start(self._clean_up(), "sweep")
                 self._tasks.start(self._watch_name(self._lock), "watch")
@@ -108,8 +109,8 @@ class BrokerProcess:
         try:
             self._listener = await listen_unix(self.endpoint.address, serving.serve)
         except AddressInUse as error:
-            # The lock is ours, so this is no broker, or one that lost its lock file.
-            raise BrokerUnavailable(f"{error}, and it is no broker with this name") from error
+            # We hold the lock, so this is not a broker, or it is one that lost its lock file.
+            raise BrokerUnavailable(f"{error}, and it is not a broker with this name") from error
         except UsageError as error:
             raise BrokerUnavailable(str(error)) from error
 
@@ -139,7 +140,7 @@ class BrokerProcess:
             )
 
     async def _watch_name(self, lock: HeldLock) -> None:
-        """End when nobody can find us any more: somebody has removed the runtime folder."""
+        """End when this broker can no longer be found because the runtime directory was removed."""
         while True:
             await asyncio.sleep(NAME_INTERVAL)
             if not lock.held:
@@ -168,11 +169,11 @@ class BrokerProcess:
 
     def _idle_too_long(self) -> None:
         ttl = self.spec.ttl if self._clock is None else self._clock.ttl
-        log.info("%s ends: nobody needed it for %g s", self.endpoint.name, ttl)
+        log.info("%s ends: idle for %g s", self.endpoint.name, ttl)
         if self._serving is not None:
             self._serving.stop(drain=True)
 
-    # -- the host of whoever serves
+    # -- host of the broker
 
     def release(self) -> None:
         if self._listener is not None:
@@ -203,7 +204,7 @@ class BrokerProcess:
         await idle.trim(self.endpoint.runtime, own_pid=os.getpid(), max_idle=self.spec.max_idle)
         folders = self.spec.paths
         if folders.config:
-            # Not at the top: it is needed once a day.
+            # Imported here: rarely needed.
             from dragoman.store.daily_retention import retain
 
             await asyncio.to_thread(retain, Path(folders.state), Path(folders.config))
@@ -214,7 +215,7 @@ class BrokerProcess:
 
 
 class _signals:
-    """Ends the broker in order when somebody asks for it from outside."""
+    """Shuts the broker down in order when a signal arrives."""
 
     def __init__(self, end: Callable[[], None]) -> None:
         self._end = end
@@ -224,7 +225,7 @@ class _signals:
         if sys.platform != "win32":
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(number, self._end)
-            # The terminal we were started from is none of our business.
+            # The terminal that started us does not matter.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def __exit__(self, *_: object) -> None:
@@ -237,12 +238,12 @@ class _signals:
 
 
 def main(make: Make | None = None) -> int:
-    """Run as the program of a broker."""
+    """Run as the broker program."""
     _begin_log(None)
     try:
         spec = decode(_read_spec())
     except msgspec.MsgspecError as error:
-        log.error("there is no spec on the standard input: %s", error)
+        log.error("cannot read a spec from standard input: %s", error)
         return 2
     _begin_log(spec)
     _leave_parent()
@@ -259,7 +260,7 @@ def main(make: Make | None = None) -> int:
         word.say({"failed": describe(error)})
         return 1
     except Exception:
-        # The top of a process: what is not caught here is seen by nobody.
+        # Top of the process: an exception not caught here would be lost.
         log.exception("the broker failed")
         return 1
     finally:
@@ -273,29 +274,29 @@ def _read_spec() -> bytes:
     text = sys.stdin.buffer.read(MAX_SPEC_SIZE)
     if sys.platform != "win32":
         signal.alarm(0)
-    # What a child of ours would inherit by accident must not be this pipe.
+    # A child must not inherit this pipe by accident.
     _replace(0, os.O_RDONLY)
     return text
 
 
 def _leave_parent() -> None:
-    """Go on in a process that is nobody's child: whoever started us need not reap us one day, and
-    we cannot get a terminal by accident, because we lead no session. On Linux a supervisor stays
-    above us, which ends what is left below us, whatever ends us."""
+    """Continue in a detached process: the starting process need not reap it, and it cannot
+    acquire a terminal by accident, because it leads no session. On Linux a supervisor process
+    stays above it, which kills what is left below, however this process ends."""
     if sys.platform != "win32" and os.fork():
         os._exit(0)
     supervise()
 
 
 class _Word:
-    """The one line to whoever started us."""
+    """The one line for the starting process."""
 
     def __init__(self) -> None:
         self._open = True
 
     def say(self, word: dict[str, Any]) -> None:
         if self._open:
-            # Whoever started us may be gone, and others will come.
+            # The starting process may be gone, but other callers will come.
             with contextlib.suppress(OSError):
                 os.write(1, msgspec.json.encode(word) + b"\n")
             self.close()
@@ -315,7 +316,7 @@ def _replace(fd: int, flags: int) -> None:
 
 
 def _begin_log(spec: BrokerSpec | None) -> None:
-    """Write what is logged to stderr, which is the log file, without secrets."""
+    """Log to stderr, which is the log file, with secrets redacted."""
     formatter: logging.Formatter = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     if spec is not None:
         formatter = _Redacting(spec)
@@ -327,7 +328,7 @@ def _begin_log(spec: BrokerSpec | None) -> None:
 
 
 class _Redacting(logging.Formatter):
-    """What goes into the log has been through the same sieve as a bug report."""
+    """Redacts log lines like a bug report."""
 
     def __init__(self, spec: BrokerSpec) -> None:
         super().__init__("%(asctime)s %(levelname)s %(process)d %(message)s")

@@ -14,15 +14,16 @@ from dragoman.errors import UsageError
 T = TypeVar("T")
 
 MAX_WAITING: Final = 100
-"""Prompts that may wait in one broker. Whoever comes then is better told than kept waiting."""
+"""Maximum number of prompts that may wait in one broker. Beyond it an error is better than a
+longer wait."""
 
 
 class Full(UsageError):
-    """As many prompts wait as may."""
+    """The queue has reached its limit."""
 
 
 class Queue(Generic[T]):
-    """Items, each with the key of what it must have for itself (its session)."""
+    """Items, each with the key that only one running item may have (its session)."""
 
     __slots__ = ("_key", "_limit", "_parallel", "_running", "_waiting")
 
@@ -36,7 +37,7 @@ class Queue(Generic[T]):
         self._waiting: list[T] = []
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Number of waiting items."""
         return len(self._waiting)
 
     @property
@@ -49,11 +50,11 @@ class Queue(Generic[T]):
         return list(self._running.values())
 
     def waiting(self, key: object | None = None) -> Iterator[T]:
-        """What waits, in order; with `key` only that for it."""
+        """The waiting items, in order; with `key` only those with that key."""
         return (item for item in list(self._waiting) if key is None or self._key(item) == key)
 
     def put(self, item: T) -> None:
-        """Add an item at the end. Raises `Full` if it would have to wait and too many do."""
+        """Append an item. Raises `Full` if it would have to wait and the limit is reached."""
         if len(self._waiting) >= self._limit and not self._may_run(item):
             raise Full(f"{len(self._waiting)} prompts are waiting already")
         self._waiting.append(item)
@@ -65,7 +66,7 @@ class Queue(Generic[T]):
         return key not in self._running and all(self._key(each) != key for each in self._waiting)
 
     def ready(self) -> T | None:
-        """Take the next item that may run now, if there is one. It runs until `done`."""
+        """Take the next item that may run now, if any. It runs until `done`."""
         if self._running and not self._parallel:
             return None
         for index, item in enumerate(self._waiting):
@@ -77,13 +78,13 @@ class Queue(Generic[T]):
         return None
 
     def done(self, item: T) -> None:
-        """An item runs no more. Without effect if it does not."""
+        """An item has ended. No effect if it does not run."""
         key = self._key(item)
         if self._running.get(key) is item:
             del self._running[key]
 
     def drop(self, item: T) -> bool:
-        """Take out an item that waits. Returns whether it was there."""
+        """Remove a waiting item. Returns whether it was there."""
         for index, each in enumerate(self._waiting):
             if each is item:
                 del self._waiting[index]

@@ -40,11 +40,12 @@ log: Final = logging.getLogger("dragoman.broker")
 
 FETCH_COUNT: Final = 5000
 FETCH_SIZE: Final = 1024 * 1024
-"""Lines, and bytes of them, that are read from the disk at once for a reader that catches up."""
+"""Maximum number of lines, and of their bytes, read from the disk at once for a reader that
+catches up."""
 
 
 class BrokerRecorder:
-    """Stores what happens in a broker."""
+    """Stores the events and jobs of a broker."""
 
     def __init__(self, spec: BrokerSpec, *, runner: dict[str, Any] | None = None) -> None:
         self._spec = spec
@@ -56,24 +57,23 @@ class BrokerRecorder:
         self._sessions: dict[str, LiveSession] = {}
         self._tasks = TaskOwner("broker's recording")
         self._left: dict[str, range] = {}
-        """The sessions that were let go of while nothing could be stored, with the numbers of
-        their events."""
+        """Sessions released while nothing could be stored, with their event numbers."""
         self._ended: list[Job] = []
-        """Jobs that have ended and are on their way to the disk."""
+        """Ended jobs that are being written to the disk."""
         self._ending: asyncio.Task[None] | None = None
         self._known: set[str] = set()
-        """The sessions that are in the store, or will be before anything that is put now."""
+        """Sessions that are in the store, or will be before any later write."""
         self.trouble = ""
-        """Why nothing is stored; empty while all is well."""
+        """Why nothing is stored; empty while the store works."""
         self.notice = ""
-        """What the next caller has to be told, once."""
+        """A notice for the next caller, delivered once."""
 
     @property
     def _writer(self) -> StoreWriter | None:
         return self._recorder.writer
 
     async def open(self) -> None:
-        """Open the store. That it cannot be opened is no reason not to serve."""
+        """Open the store. If that fails, the broker serves without it."""
         path = store_path(Path(self._spec.paths.state))
         opening = functools.partial(Store.open, path, self._recorder.redact)
         store: Store | Callable[[], Store] = opening
@@ -94,7 +94,7 @@ class BrokerRecorder:
             self._writer.put(functools.partial(gap_notes.note, slip=gap))
 
     async def close(self) -> None:
-        """Store what is left."""
+        """Store the rest."""
         self._recorder.stop_timers()
         marked, self._marked = self._marked, []
         for session in {*marked, *self._sessions.values()}:
@@ -108,7 +108,7 @@ class BrokerRecorder:
             await asyncio.to_thread(writer.store.close)
 
     def _leave_note(self, writer: StoreWriter) -> None:
-        """Let the next broker know which events nobody will store any more."""
+        """Note for the next broker which events will never be stored."""
         store = writer.store
         numbers = self._left | self._recorder.numbers()
         try:
@@ -137,14 +137,14 @@ class BrokerRecorder:
             self.save(session)
 
     def hasten(self, session: LiveSession) -> None:
-        """Write soon what has happened: somebody is about to decide what happens next."""
+        """Write soon: a decision about the next step is about to be made."""
         if session.log.taken != session.log.next:
             self.save(session)
             self._recorder.hasten()
 
     def save(self, session: LiveSession) -> None:
         if session.key not in self._known:
-            # It is still being opened. What it says already is stored when that has succeeded.
+            # The session is still being opened. Its updates are stored once that has succeeded.
             if session not in self._marked:
                 self.mark(session)
             return
@@ -157,7 +157,7 @@ class BrokerRecorder:
         key = session.key
         self._sessions.setdefault(key, session)
         first, events = session.log.take()
-        # The lines are views of longer ones, which need not be kept for them.
+        # The lines are views of longer ones, which should not be kept alive by them.
         lines = [bytes(event.params) for event in events]
         session.look_through(first, lines)
         answer = None if job is None else job.answer
@@ -165,7 +165,7 @@ class BrokerRecorder:
         self._recorder.settings(key, **session.described())
         writer = self._recorder.works
         if writer is None:
-            # Nobody knows when the disk will take it, and memory is not held for that.
+            # The disk may fail for any length of time; do not hold memory for that.
             session.log.stored = session.log.taken
             session.log.tidy()
         elif begun:
@@ -177,8 +177,8 @@ class BrokerRecorder:
         session.log.tidy()
 
     async def fetch(self, key: str, start: int, stop: int) -> tuple[int, Sequence[bytes]]:
-        """Lines from the disk, from the first that is there up to a gap, and the number of the
-        first; without any, `stop`."""
+        """Lines from the disk, from the first available one up to a gap, and its number; if
+        there are none, `stop`."""
         writer = self._writer
         if writer is None:
             return stop, []
@@ -204,12 +204,12 @@ class BrokerRecorder:
             return stop, []
 
     async def settle(self, session: LiveSession) -> None:
-        """Wait until everything that happened so far is stored, or at least looked at."""
+        """Wait until everything so far is stored, or at least inspected."""
         self.save(session)
         await self.flush()
 
     async def flush(self) -> None:
-        """Wait until everything that was handed over is on the disk, if that takes it."""
+        """Wait until everything handed over is on the disk, if the disk accepts it."""
         await self._recorder.flush()
 
     async def first_event(self, session: LiveSession) -> int:
@@ -223,7 +223,7 @@ class BrokerRecorder:
         except UnknownSession:
             return session.log.first
         except StoreError as error:
-            log.warning("the store cannot be read, and older events are left out: %s", error)
+            log.warning("the store cannot be read, older events are left out: %s", error)
             return session.log.first
         return min(stored, session.log.first)
 
@@ -233,7 +233,7 @@ class BrokerRecorder:
     # -- sessions
 
     def found(self, session: LiveSession) -> None:
-        """A session is open that was in the store before."""
+        """Register an open session that was already in the store."""
         self._known.add(session.key)
         self._recorder.take_up(session.key, session.log.began)
 
@@ -261,7 +261,7 @@ class BrokerRecorder:
             self._recorder.change(session.key, closed_at=time.time())
 
     async def released(self, session: LiveSession) -> None:
-        """Store the rest of a session in which others will write from now on."""
+        """Store the rest of a session that another process will continue."""
         if self._leave(session):
             await self.flush()
 
@@ -280,7 +280,7 @@ class BrokerRecorder:
         return True
 
     async def find(self, peer_session_id: str, key: str | None) -> SessionRecord | None:
-        """What is known of a session by its own key, or by the peer's name for it."""
+        """The stored session with this key, or with this id of the peer."""
         writer = self._writer
         if writer is None:
             return None
@@ -299,22 +299,22 @@ class BrokerRecorder:
     # -- jobs
 
     def job_changed(self, job: Job) -> None:
-        """Store a job, or that it runs now."""
+        """Store a job, or that it now runs."""
         if job.started_at is not None and job.session.key in self._known:
-            # What the peer said before is not an answer to this prompt.
+            # Earlier output of the peer does not answer this prompt.
             self._save(job.session, None, end=True)
         self._recorder.job_changed(self.record(job))
 
     def job_ended(self, job: Job) -> None:
-        """Store the end of a job behind its events. It is settled when that is on the disk."""
+        """Store the end of a job after its events. It is settled when that is on the disk."""
         if job.started_at is not None:
-            # What happens in the session of one that never ran belongs to another.
+            # Events in the session of a job that never ran belong to another job.
             self._save(job.session, job, end=True)
         job.conclude()
         if job.outcome is Outcome.OK and self._spec.error_texts:
             self._judge_text(job)
         if job.failure is not None:
-            # Callers are told of it, too, and not only the disk.
+            # Callers are notified too, not only the disk.
             line = self._recorder.redact.line(msgspec.json.encode(job.failure))
             job.failure = msgspec.json.decode(line)
         writer = self._writer
@@ -322,7 +322,7 @@ class BrokerRecorder:
             job.settled()
             return
         if job.caller is None and job.outcome is not None and job.outcome.good:
-            # A caller that waits looks at the result itself, and knows more of the peer.
+            # A waiting caller checks the result itself, and knows more about the peer.
             state, peer, here = (
                 Path(self._spec.paths.state),
                 self._spec.peer,
@@ -339,7 +339,7 @@ class BrokerRecorder:
             self._ending = self._tasks.start(self._end_jobs(), "store the ends of jobs")
 
     def _judge_text(self, job: Job) -> None:
-        """An error that the peer only tells as text is a failure, as it is for a caller."""
+        """An error that the peer only reports as text is a failure, as it is for a caller."""
         from dragoman.catalogue.descriptor import Quirks
         from dragoman.catalogue.open import judge
 
@@ -353,7 +353,7 @@ class BrokerRecorder:
         try:
             while self._ended:
                 jobs, self._ended = self._ended, []
-                # A disk that hangs must not keep their callers waiting.
+                # A hanging disk must not keep callers waiting.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(STORED_TIMEOUT):
                         await self.flush()
@@ -363,13 +363,13 @@ class BrokerRecorder:
             self._ending = None
 
     async def ends_stored(self) -> None:
-        """Wait until the jobs that have ended are settled."""
+        """Wait until the ended jobs are settled."""
         if self._ending is not None:
             await asyncio.wait([self._ending])
 
     def said_so_far(self, job: Job) -> str:
-        """What the agent said until now, also what is still held back from the disk because it may
-        be the beginning of a secret."""
+        """The agent's text so far, including what is held back from the disk because it may be
+        the beginning of a secret."""
         log_ = job.session.log
         start = max(log_.first, job.first_event, self._recorder.next_line(job.session.key))
         lines = [bytes(event.params) for event in log_.lines(start, max_size=TEXT_SIZE)]
@@ -400,17 +400,17 @@ class BrokerRecorder:
         )
 
     async def find_job(self, id: str) -> JobRecord | None:
-        """A job that the broker does not know any more. Raises `StoreError` if the store cannot be
-        read: the job may be there."""
+        """A job that is no longer in memory. Raises `StoreError` if the store cannot be read:
+        the job may be there."""
         writer = self._writer
         if writer is None:
             return None
         return await writer.call(lambda store: store.job(id), reads=True)
 
-    # -- trouble
+    # -- store failures
 
     def _on_trouble(self, error: DragomanError) -> None:
-        """Nothing is stored now, or one thing is not, or another file takes it."""
+        """The store fails, rejects one write, or was replaced by another file."""
         if isinstance(error, StoreCorrupt) and error.replaced:
             self.notice = str(error)
         if self._writer is None or self._writer.trouble is None:
@@ -425,7 +425,7 @@ class BrokerRecorder:
             log.error("nothing is stored from now on: %s", error)
 
     def _on_recovery(self, left_out: int) -> None:
-        """What waited is stored, and what happens is."""
+        """Pending writes were stored, and the store accepts new ones."""
         if self._writer is not None and self._writer.trouble is None:
             self.trouble = ""
             self._left.clear()
@@ -434,4 +434,4 @@ class BrokerRecorder:
         try:
             self._loop.call_soon_threadsafe(tell, *values)
         except RuntimeError:
-            log.debug("the loop has ended before the store")
+            log.debug("the event loop ended before the store")

@@ -48,18 +48,18 @@ NO_SERVERS: Final = Raw(b"[]")
 
 LEAVE_LOOKS: Final = 20
 LEAVE_INTERVAL: Final = 0.02
-"""How often, and after how many seconds each, it is looked whether a caller that has a session open
-has ended: a command that ended before the next one began has closed its connection by then."""
+"""Number of checks, and seconds before each, whether a caller that has a session open has
+disconnected: a command that ended before the next one began has closed its connection by then."""
 
 MAX_SESSIONS: Final = 256
-"""Sessions that are open before one that nobody has is closed for the next."""
+"""Number of open sessions above which an unused one is closed for the next."""
 
 
 class SessionKeeping(Keeping, Protocol):
-    """Who stores sessions."""
+    """Stores sessions."""
 
     trouble: str
-    """Why nothing is stored; empty while all is well."""
+    """Why nothing is stored; empty while the store works."""
 
     def created(self, session: LiveSession) -> None: ...
     def found(self, session: LiveSession) -> None: ...
@@ -84,7 +84,7 @@ class Sessions:
         self.room = LogLimits()
 
     def __iter__(self) -> Iterator[LiveSession]:
-        """Each of them once."""
+        """Each session once."""
         return iter(list({id(each): each for each in self._sessions.values()}.values()))
 
     def get(self, name: str) -> LiveSession | None:
@@ -98,14 +98,14 @@ class Sessions:
             )
         return session
 
-    # -- what callers ask
+    # -- requests of callers
 
     async def new(self, caller: Caller, method: str, params: Raw) -> Raw:
-        """Open a session, or branch one off."""
+        """Open a session, or fork one."""
         return await self._once_more(lambda: self._new(caller, method, params))
 
     async def _once_more(self, ask: Callable[[], Coroutine[Any, Any, Raw]]) -> Raw:
-        """Ask the next process of a peer that was found to be hung, if there is time for that."""
+        """Retry with the next process if the peer was found to be hung and there is time."""
         clock = asyncio.get_running_loop().time
         began_at = clock()
         try:
@@ -158,7 +158,7 @@ class Sessions:
         return with_added(result, Added(key=session.key))
 
     async def resume(self, caller: Caller, params: Raw) -> Raw:
-        """Give a caller a session without its history."""
+        """Open a session for a caller without its history."""
         return await self._once_more(lambda: self._resume(caller, params))
 
     async def _resume(self, caller: Caller, params: Raw) -> Raw:
@@ -173,7 +173,7 @@ class Sessions:
                 far = await self._broker.ready()
                 context = await self._restore(session, far, fresh=False)
         session.open_for(caller, name)
-        # It was looked for by its name, so that it may be looked for again.
+        # It was found by this id, so it may be looked up by it again.
         session.once = False
         return with_added(
             pack(session.settings()),
@@ -181,7 +181,7 @@ class Sessions:
         )
 
     async def load(self, caller: Caller, params: Raw) -> Raw:
-        """Give a caller a session, and its history before that."""
+        """Open a session for a caller and send its history first."""
         body, name, meta = self._named(params)
         async with self._lock(name):
             session = self._sessions.get(name)
@@ -200,20 +200,20 @@ class Sessions:
         return with_added(pack(session.settings()), Added(key=session.key))
 
     async def close(self, caller: Caller, params: Raw) -> Raw:
-        """A caller is done with a session. It is closed when nobody else has it."""
+        """A caller no longer uses a session. It is closed when no other caller has it."""
         about = protocol.read(params, protocol.SessionParams)
         session = self.require(about.session_id)
         session.close_for(caller)
         if session.readers or self._broker.is_used(session):
             return Raw(b"{}")
         await self.give_up(session)
-        # The caller may delete what is stored of it.
+        # The caller may delete it from the store.
         await self._keeping.flush()
         return Raw(b"{}")
 
     def close_if_done(self, session: LiveSession) -> None:
-        """Close a session that was opened for its jobs alone, when they have ended and no caller
-        has it: also those of callers that left before the end, or were killed."""
+        """Close a session that was opened for its jobs only, when they have ended and no caller
+        has it; also if the callers disconnected before the end or were killed."""
         if (
             session.once
             and not session.readers
@@ -223,11 +223,11 @@ class Sessions:
             self._broker.tasks.start(self.give_up(session), f"close {session.key}")
 
     async def release(self, caller: Caller, params: Raw) -> dict[str, Any]:
-        """Let somebody else go on with a session: another broker, or a process of a caller's own.
+        """Release a session so that another broker or process can continue it.
 
-        All that happened in it is stored before the answer, so that its numbers go on from there.
-        Raises `TurnInProgress` while somebody uses it here, and while that cannot be stored: who
-        goes on with it would give the same numbers to other events.
+        All its events are stored before the response, so that the numbering continues there. Raises
+        `TurnInProgress` while it is in use here, and while its events cannot be stored: the other
+        process would give the same numbers to other events.
         """
         about = protocol.read(params, protocol.SessionParams)
         session = self._sessions.get(about.session_id)
@@ -237,10 +237,10 @@ class Sessions:
         if self._broker.is_used(session):
             raise TurnInProgress(f"a turn of the session {named} runs or waits in another broker")
         if not await self._left_by_others(session, caller):
-            raise TurnInProgress(f"the session {named} is open in another shell, on other terms")
+            raise TurnInProgress(f"the session {named} is open in another shell, with other terms")
         if self._keeping.trouble:
             raise TurnInProgress(
-                f"the session {named} cannot go on elsewhere before its last turns are stored: "
+                f"the session {named} cannot continue elsewhere before its last turns are stored: "
                 f"{self._keeping.trouble}"
             )
         far = session.far
@@ -251,19 +251,19 @@ class Sessions:
         return {"released": True, "closed": closes}
 
     async def _left_by_others(self, session: LiveSession, caller: Caller) -> bool:
-        """Whether no other caller has the session open, or all that had have just ended."""
+        """Whether no other caller has the session open, or all that had have just disconnected."""
         for _ in range(LEAVE_LOOKS):
             if not any(
                 each is not caller and reader.opened for each, reader in session.readers.items()
             ):
                 return True
-            # The end of its connection may be read after the request of the one that came next.
+            # The end of its connection may be read after the next caller's request.
             await asyncio.sleep(LEAVE_INTERVAL)
         return False
 
     async def _make_room(self) -> None:
-        """Callers that die leave their sessions open. The oldest of too many are let go, and can
-        be taken up again by their names."""
+        """Callers that die leave their sessions open. Above the limit the oldest are closed;
+        they can be reopened by id."""
         if len(self._sessions) < MAX_SESSIONS:
             return
         for session in self:
@@ -278,7 +278,7 @@ class Sessions:
         await self._close_at_peer(session)
 
     async def give_up(self, session: LiveSession) -> None:
-        """Close a session at the peer, where it can do that, and forget it."""
+        """Close a session at the peer, if the peer supports that, and forget it."""
         self._forget(session)
         await self._close_at_peer(session)
 
@@ -286,14 +286,14 @@ class Sessions:
         far = self._broker.far
         if far is None or session.far is not far:
             return
-        # Refused by a peer that is about to forget it anyway, it is closed all the same.
+        # If the peer refuses because it is about to forget it anyway, it is closed all the same.
         await self._peer.close(far, session.id)
         await session.sheltered.release()
 
-    # -- for turns
+    # -- used by turns
 
     async def restore(self, session: LiveSession, far: PeerLink, *, fresh: bool) -> str:
-        """See to it that the peer has a session. Returns what became of its context."""
+        """Ensure that the peer has a session. Returns the state of its context."""
         async with self._lock(session.key):
             context = "live"
             if session.far is not far:
@@ -301,7 +301,7 @@ class Sessions:
             await self._peer.wait_replayed(session)
             return context
 
-    # -- inside
+    # -- internals
 
     def _make(
         self,
@@ -357,19 +357,19 @@ class Sessions:
     async def _take_up(
         self, name: str, body: dict[str, Raw], meta: SessionMeta, caller: Caller | None
     ) -> LiveSession:
-        """Have the peer open a session that this broker does not know. With a caller it gets the
-        history that the peer repeats."""
+        """Have the peer open a session that this broker does not know. If a caller is given, it
+        gets the history that the peer replays."""
         far = await self._broker.ready()
         if name in far.outdated:
             raise SessionUnusable(
-                f"the session {name!r} went on in another process, of which this one of the peer "
-                "knows nothing: stop the broker, so that the peer is started again"
+                f"the session {name!r} was continued in another process, and this peer process "
+                "has a stale copy: stop the broker to restart the peer"
             )
         record = await self._keeping.find(name, meta.key)
         if caller is None and not takes_up(far):
             raise UnknownSession(
-                f"the session {name!r} is not open any more, and the peer can neither resume nor "
-                "load sessions: begin a new one"
+                f"the session {name!r} is no longer open, and the peer can neither resume nor "
+                "load sessions: start a new one"
             )
         session = self._make(far, name, body, meta, record)
         session.whole = False
@@ -390,10 +390,10 @@ class Sessions:
         return session
 
     async def _restore(self, session: LiveSession, far: PeerLink, *, fresh: bool) -> str:
-        """Have a new process of the peer take up a session of the one before."""
+        """Have a new process of the peer reopen a session of the previous one."""
         named = session.name or session.id
         problem: DragomanError = SessionLost(
-            "the agent was started again (it had ended, or was killed) and cannot take up the "
+            "the agent was restarted (it had ended, or was killed) and cannot reopen the "
             f"session {named!r}: it can neither resume nor load sessions"
         )
         if takes_up(far):
@@ -405,7 +405,7 @@ class Sessions:
                 return "restored"
             except RemoteError as error:
                 problem = SessionLost(
-                    "the agent was started again (it had ended, or was killed) and has lost the "
+                    "the agent was restarted (it had ended, or was killed) and has lost the "
                     f"session {named!r}: {error}"
                 )
                 self._lose(session, far)
@@ -418,13 +418,15 @@ class Sessions:
         return "fresh"
 
     async def _wait_for_minute(self, session: LiveSession, far: PeerLink) -> None:
-        """Do not load a session too early at a peer that would lose it by that."""
+        """Delay the load of a session at a peer that would lose it if loaded too early."""
         if not self._broker.loads_next_minute:
             return
         seconds = session_load_delay.remaining(session.created_at, time.time())
         if seconds:
             log.info(
-                "session %s is loaded in %.0f s: earlier it would be lost", session.id, seconds
+                "session %s is loaded in %.0f s: the peer would lose it if loaded earlier",
+                session.id,
+                seconds,
             )
             await asyncio.sleep(seconds)
             if far.failure is not None:
@@ -432,12 +434,12 @@ class Sessions:
 
     def _lose(self, session: LiveSession, far: PeerLink) -> None:
         far.upstream.forget(session.id)
-        # It was never there, so it has no terminals that would have to be closed.
+        # The session never existed there, so it has no terminals to close.
         session.sheltered.let_go()
         session.lost()
 
     async def _begin_afresh(self, session: LiveSession, far: PeerLink) -> None:
-        """The session goes on under its names, and the peer knows nothing of what was."""
+        """The session continues under its ids, but the peer has lost its context."""
 
         def opened(result: Raw) -> None:
             response = acp.SESSION_NEW.decode_result(result)
@@ -451,30 +453,30 @@ class Sessions:
         self._keeping.moved(session)
 
     async def _tell_history(self, session: LiveSession, caller: Caller) -> None:
-        """The whole history is here, so that the peer need not repeat it."""
+        """Send the whole history from here, so that the peer need not replay it."""
         reader = session.reader(caller)
         told = asyncio.Event()
         reader.go_back(await self._keeping.first_event(session))
         reader.behind(told.set)
-        # As long as the caller takes to read it; its end cancels this.
+        # Takes as long as the caller needs to read it; cancelled when the caller disconnects.
         await told.wait()
 
     async def _load_again(self, session: LiveSession, caller: Caller) -> None:
         if self._broker.is_used(session):
             raise TurnInProgress("a session cannot be loaded while a turn of it runs")
         if not loads(session.far):
-            raise UnknownSession("the peer cannot repeat the history of a session: resume it")
+            raise UnknownSession("the peer cannot replay the history of a session: resume it")
         await self._peer.have_opened(session, session.far, caller)
 
     async def _prepare(self, session: LiveSession) -> bool:
-        """Set the mode that every session begins in. Returns whether that changed anything."""
+        """Set the default mode of every session. Returns whether that changed anything."""
         before = session.sheltered.modes, session.sheltered.config_options
         await session.sheltered.prepare(mode=None, model=None)
         return before != (session.sheltered.modes, session.sheltered.config_options)
 
     @contextlib.asynccontextmanager
     async def _lock(self, name: str) -> AsyncIterator[None]:
-        """One at a time for each name; a name that nobody wants needs no lock."""
+        """Serializes work per session id; an unused id needs no lock."""
         session = self._sessions.get(name)
         name = name if session is None else session.key
         lock, users = self._locks.get(name, (asyncio.Lock(), 0))

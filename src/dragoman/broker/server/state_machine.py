@@ -12,26 +12,26 @@ from typing import Final
 
 
 class BrokerState(enum.StrEnum):
-    """What a broker is doing."""
+    """State of a broker."""
 
     STARTING = "starting"
     """The peer is being started for the first time; callers wait."""
     IDLE = "idle"
-    """The peer is there and nobody wants anything of it."""
+    """The peer is running and has nothing to do."""
     SERVING = "serving"
     """At least one turn runs or waits."""
     RESTARTING = "restarting"
     """The peer died and is being started again; prompts wait."""
     FAILED = "failed"
-    """The peer could not be started. The next caller makes it try again."""
+    """The peer could not be started. The next caller triggers a retry."""
     DRAINING = "draining"
-    """Nothing new is taken; what runs and what waits comes to its end."""
+    """New work is refused; running and queued turns are finished."""
     STOPPED = "stopped"
-    """It is over."""
+    """The broker has ended."""
 
 
 class BrokerEvent(enum.StrEnum):
-    """What can happen to a broker."""
+    """Events of a broker."""
 
     READY = "the peer answers"
     LOST = "the peer died"
@@ -39,8 +39,8 @@ class BrokerEvent(enum.StrEnum):
     WANTED = "a caller tries again"
     WORK = "a prompt arrives"
     DONE = "the last turn ends"
-    DRAIN = "it is asked to drain"
-    STOP = "it is told to stop"
+    DRAIN = "a drain is requested"
+    STOP = "a stop is requested"
 
 
 _S, _H = BrokerState, BrokerEvent
@@ -82,12 +82,12 @@ TABLE: Final[dict[BrokerState, dict[BrokerEvent, BrokerState]]] = {
     },
     BrokerState.STOPPED: {},
 }
-"""Where each happening leads from each state. What is not here changes nothing: a peer that dies
-while the broker drains is started again for the turns that wait, and it drains on."""
+"""The next state for each state and event. Events not listed change nothing: a peer that dies
+while the broker drains is restarted for the waiting turns, and the broker keeps draining."""
 
 
 class Lifecycle:
-    """Where one broker stands. `changed` is told every new state."""
+    """The current state of one broker. `changed` is called with every new state."""
 
     __slots__ = ("_changed", "state")
 
@@ -96,7 +96,7 @@ class Lifecycle:
         self._changed = changed
 
     def happens(self, happening: BrokerEvent) -> BrokerState:
-        """Take note, and return the state that follows."""
+        """Record an event and return the new state."""
         following = TABLE[self.state].get(happening, self.state)
         if following is not self.state:
             self.state = following
@@ -106,5 +106,5 @@ class Lifecycle:
 
     @property
     def takes_work(self) -> bool:
-        """Whether new prompts and sessions are welcome."""
+        """Whether new prompts and sessions are accepted."""
         return self.state not in (BrokerState.DRAINING, BrokerState.STOPPED)

@@ -19,28 +19,29 @@ if TYPE_CHECKING:
     from dragoman.broker.server.broker import Broker
 
 FIRST_DELAY: Final = 0.2
-"""Seconds before a peer that died is started again: most deaths are accidents."""
+"""Seconds before a peer that died is restarted: most deaths are accidents."""
 
 MAX_DELAY: Final = 30.0
-"""The longest such time: a peer that keeps dying is not worth more of the machine."""
+"""The longest such delay: a peer that keeps dying is not worth more of the machine."""
 
 MAX_RETRY_DELAY: Final = 1.0
-"""The longest time between two starts that callers ask for: whoever has just repaired what was
-wrong does not want to wait."""
+"""The longest delay between two starts requested by callers: a user who has just fixed the
+problem does not want to wait."""
 
 STEADY_TIME: Final = 30.0
-"""Seconds after which a peer counts as well, so that its next death is an accident again."""
+"""Seconds after which a peer counts as healthy, so that its next death is an accident again."""
 
 MAX_UNASKED: Final = 3
-"""Starts in a row that nobody asked for. After so many deaths it stays down until it is wanted."""
+"""Automatic restarts in a row. After that many deaths the peer stays down until a caller needs
+it."""
 
 Open: TypeAlias = Callable[[int], AbstractAsyncContextManager[PeerLink]]
 
 
 def delay_after(deaths: int, chance: float) -> float:
-    """How long to wait after so many deaths in a row; `chance` is between 0 and 1.
+    """The delay after this many deaths in a row; `chance` is between 0 and 1.
 
-    Half of it is by chance, so that many brokers whose peers die of one cause do not all start at
+    Half of it is random, so that many brokers whose peers die of one cause do not all restart at
     the same moment.
     """
     longest = min(MAX_DELAY, FIRST_DELAY * 2.0 ** min(deaths - 1, 20))
@@ -48,21 +49,21 @@ def delay_after(deaths: int, chance: float) -> float:
 
 
 class PeerSupervisor:
-    """Keeps one peer."""
+    """Keeps one peer running."""
 
     def __init__(self, open: Open, broker: Broker) -> None:
         self._open = open
         self._broker = broker
         self._wanted = asyncio.Event()
         self.starts = 0
-        """How often it was started."""
+        """Number of starts."""
 
     def want(self) -> None:
-        """Somebody needs the peer now."""
+        """A caller needs the peer now."""
         self._wanted.set()
 
     async def run(self) -> None:
-        """Keep the peer until cancelled; then it is gone."""
+        """Keep the peer running until cancelled; the peer has ended then."""
         loop = asyncio.get_running_loop()
         deaths = 0
         while True:
@@ -73,12 +74,12 @@ class PeerSupervisor:
                     up_at = loop.time()
                     self._broker.peer_up(far)
                     failure = await far.wait_ended()
-                    # Told before the rest of the process is cleared away, which may take seconds.
+                    # Reported before the rest of the process is cleaned up, which may take seconds.
                     self._broker.peer_down(far, failure)
             except DragomanError as error:
                 deaths += 1
                 self._broker.peer_unstartable(error)
-                # It would fail again for the same reason, so only a wish is worth another try.
+                # It would fail again for the same reason, so retry only on request.
                 again_at = loop.time() + min(MAX_RETRY_DELAY, delay_after(deaths, random.random()))
                 await self._wanted.wait()
                 await asyncio.sleep(again_at - loop.time())

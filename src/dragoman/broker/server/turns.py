@@ -57,13 +57,13 @@ log: Final = logging.getLogger("dragoman.broker")
 PROMPT: Final = acp.SESSION_PROMPT.name
 CANCELLED: Final = Raw(b'{"stopReason":"cancelled"}')
 _NOWHERE: Final = EventEnvelope(model.Source("acp", "broker"), itertools.count(), None)
-"""Where the end of a turn happens for which nobody makes events."""
+"""Envelope of the end of a turn for which no events are produced."""
 
 MAX_TRIES: Final = 3
-"""How often a session is restored for one prompt while the peer dies of it."""
+"""Maximum number of times a session is restored for one prompt while the peer keeps dying."""
 
 LOOKS_PER_BUDGET: Final = 8
-"""How often a turn that nobody follows is looked at in the time of its smallest budget."""
+"""Number of budget checks of an unattended turn within its smallest budget."""
 
 
 class Turns:
@@ -77,14 +77,14 @@ class Turns:
         self._vigils: dict[Job, asyncio.TimerHandle] = {}
         self._holding = False
         self._called_off: set[Job] = set()
-        """Jobs that were cancelled while their session was being restored."""
+        """Jobs cancelled while their session was being restored."""
 
-    # -- in
+    # -- start
 
     def put(self, job: Job) -> None:
-        """Run a job when its time has come. Raises `BrokerBusy` where too many wait."""
+        """Run a job when its turn comes. Raises `BrokerBusy` if too many wait."""
         if self.jobs.get(job.id) is not None:
-            raise UsageError(f"there is a job {job.id!r} already; a prompt is not sent twice")
+            raise UsageError(f"job {job.id!r} already exists; a prompt is not sent twice")
         try:
             self.queue.put(job)
         except Full as error:
@@ -115,8 +115,8 @@ class Turns:
     def _objection(self, session: LiveSession) -> DragomanError | None:
         if session.quarantined:
             return SessionUnusable(
-                f"the session {session.id} is set aside: the peer has not ended a turn that was "
-                "cancelled; use another session, or stop the broker to start the peer again"
+                f"the session {session.id} is quarantined: the peer has not ended a turn that was "
+                "cancelled; use another session, or stop the broker to restart the peer"
             )
         if not os.path.isdir(session.cwd):
             return UsageError(
@@ -125,7 +125,7 @@ class Turns:
         return None
 
     async def _prepare(self, job: Job) -> None:
-        """Have the peer and the session there, and send the prompt."""
+        """Ensure the peer and the session, then send the prompt."""
         try:
             job.context = await self._have_ready(job)
         except DragomanError as error:
@@ -135,18 +135,19 @@ class Turns:
                 self._end(job, error=error)
             return
         except BaseException:
-            self._end(job, error=ConnectionLost("the broker ends"))
+            self._end(job, error=ConnectionLost("the broker is shutting down"))
             raise
         if job in self._called_off:
             self._dropped(job)
         elif (now := self._broker.far) is not job.session.far or now is None:
-            # The peer died again meanwhile. Nothing was sent, so there is nothing to lose.
+            # The peer died again meanwhile. Nothing was sent, so nothing is lost.
             self._broker.tasks.start(self._prepare(job), f"prepare {job.id} again")
         else:
             self._send(job, now)
 
     async def _have_ready(self, job: Job) -> str:
-        """Have the session there. A peer that dies on the way is waited for: nothing was sent."""
+        """Ensure the session. If the peer dies meanwhile, wait for its restart: nothing was
+        sent."""
         for _ in range(MAX_TRIES - 1):
             far = await self._broker.ready()
             try:
@@ -165,7 +166,7 @@ class Turns:
         self.advance()
 
     def _send(self, job: Job, far: PeerLink) -> None:
-        """Send the prompt. This happens once for every job."""
+        """Send the prompt. Happens once per job."""
         session = job.session
         session.job = job
         job.stderr_before = far.stderr_size
@@ -186,7 +187,7 @@ class Turns:
         if job.caller is None:
             self._keep_vigil(job)
 
-    # -- out
+    # -- end
 
     def _settled(self, job: Job, result: Raw | None, error: DragomanError | None) -> None:
         """The peer answered, or died."""
@@ -202,7 +203,7 @@ class Turns:
             elif isinstance(error, RemoteError):
                 error = add_stderr(error, lambda: session.far.stderr_tail(job.stderr_before))
                 if error.code == codes.AUTH_REQUIRED:
-                    # A job says how to log in, as that of a run without a broker does.
+                    # The job's error includes how to log in, as in a run without a broker.
                     error = session.far.explain(error)
             self._end(job, result=result, error=error)
         self.advance()
@@ -210,7 +211,7 @@ class Turns:
     def _end(
         self, job: Job, *, result: Raw | None = None, error: DragomanError | None = None
     ) -> None:
-        """A job is over, for whatever reason."""
+        """A job has ended, for any reason."""
         session = job.session
         for timers in (self._graces, self._vigils):
             if (timer := timers.pop(job, None)) is not None:
@@ -224,8 +225,8 @@ class Turns:
         if result is not None:
             error = self._conclude(job, result, next_event)
         if error is not None:
-            # A peer that refuses the prompt because of the cancel is not why the turn ended, nor is
-            # that a peer was ended because it did not heed it.
+            # If the peer refuses the prompt because of the cancel, or was killed because it ignored
+            # it, that is not why the turn ended.
             because = job.expired if isinstance(error, RemoteError | PeerUnresponsive) else None
             reason = because or error
             usage = usage_record(session.used())
@@ -239,7 +240,7 @@ class Turns:
                 told = None if end.failure is None else failure_record(end.failure, error)
             job.end(outcome, next_event=next_event, stop=stop, failure=told, usage=usage)
         if ran:
-            # What the peer says from now on is not part of the turn, and comes behind its answer.
+            # Later updates are not part of the turn, and follow its response.
             session.hold_updates()
         job.when_ended(functools.partial(self._stored, job, result, error, ran=ran))
         self._broker.job_ended(job)
@@ -247,7 +248,7 @@ class Turns:
     def _stored(
         self, job: Job, result: Raw | None, error: DragomanError | None, *, ran: bool
     ) -> None:
-        """The end of a job is on the disk, or cannot be: answer its caller and go on."""
+        """The end of a job is on the disk, or cannot be: answer its caller and continue."""
         session = job.session
         self._answer(job, result, error)
         if session.job is None:
@@ -268,14 +269,14 @@ class Turns:
         usage = usage_record(complete_usage(ended.usage, job.session.used()))
         outcome, stop, told = ended.outcome, ended.stop, None
         if job.expired is not None:
-            # A budget that ran out is the reason, however the peer took the cancel.
+            # A budget that ran out is the reason, however the peer reacted to the cancel.
             outcome, failure = explain(job.expired)
             stop, told = stop_of(job.expired), failure_record(failure, None)
         job.end(outcome, next_event=next_event, stop=stop, usage=usage, failure=told)
         return None
 
     def _answer(self, job: Job, result: Raw | None, error: DragomanError | None) -> None:
-        """Answer the prompt, behind everything that happened in its turn."""
+        """Answer the prompt, after all events of its turn."""
         caller, request = job.caller, job.request
         if caller is None or request is None or caller.connection.failure is not None:
             return
@@ -297,7 +298,7 @@ class Turns:
             try:
                 told = prompt_responses.prompt_result(result)
             except RemoteError as failed:
-                # Any client of ACP may be at the other end, and this stop reason is not one of it.
+                # The caller may be any ACP client, and this stop reason is not part of ACP.
                 connection.refuse(request, failed.code, failed.message, failed.data)
                 return
             raw = told if told is result else Raw(acp.encode(told))
@@ -305,10 +306,10 @@ class Turns:
 
         job.session.reader(caller).behind(answer)
 
-    # -- cancelling
+    # -- cancellation
 
     def cancel(self, job: Job) -> bool:
-        """End a job before its time. Returns whether there was anything to end."""
+        """Cancel a job. Returns whether there was anything to cancel."""
         if job.ended_at is not None:
             return False
         session = job.session
@@ -322,7 +323,8 @@ class Turns:
             self.advance()
             return True
         if job not in self._called_off and job in self.queue.running:
-            # Its session is being restored. The answer need not wait for that, its place must.
+            # Its session is being restored. The response need not wait for that; its queue slot
+            # must.
             self._called_off.add(job)
             self._end_in_place(job)
         return True
@@ -339,13 +341,13 @@ class Turns:
         budgets = self._broker.budgets
         grace = budgets.cancel_grace
         if job.expired is not None:
-            # Whoever has said how long it may take does not wait for long behind that.
+            # A caller that set a time limit does not wait long beyond it.
             grace = min(grace, budgets.expired_grace)
         heard = session.far.heard
         try:
             session.far.connection.post(acp.SESSION_CANCEL.name, cancel)
         except DragomanError as error:
-            log.debug("the peer could not be told of a cancel: %s", error)
+            log.debug("could not send a cancel to the peer: %s", error)
         self._broker.liveness.doubt(
             session.far, "a cancel", heard=heard, window=budgets.cancel_grace
         )
@@ -353,7 +355,7 @@ class Turns:
         self._graces[job] = loop.call_later(grace, self._grace_over, job, grace)
 
     def work_at(self, far: PeerLink) -> bool:
-        """Whether a turn runs in this process of the peer that was not cancelled."""
+        """Whether an uncancelled turn runs in this process of the peer."""
         running = [job.session for job in self.queue.running if job.session.job is job]
         return any(
             session.far is far and session.cancelling.phase is Phase.RUNNING for session in running
@@ -362,7 +364,7 @@ class Turns:
     def _grace_over(self, job: Job, grace: float) -> None:
         if job.session.cancelling.on(Trigger.GRACE_OVER) is Move.GIVE_UP:
             log.warning(
-                "session %s is set aside: the peer did not end its turn within %g s of a cancel",
+                "session %s is quarantined: the peer did not end its turn within %g s of a cancel",
                 job.session.id,
                 grace,
             )
@@ -371,11 +373,11 @@ class Turns:
             self._end(job, result=CANCELLED)
             self.advance()
 
-    # -- callers that leave
+    # -- callers that disconnect
 
     def left(self, caller: Caller) -> None:
-        """A caller has gone. Its turns go on under their budgets: one that does not want that
-        cancels them before it leaves."""
+        """A caller has disconnected. Its turns continue under their budgets; a caller that does
+        not want that cancels them first."""
         for job in [*self.queue.waiting(), *self.queue.running]:
             if job.caller is not caller:
                 continue
@@ -386,23 +388,23 @@ class Turns:
     def cancel_for(
         self, caller: Caller, session: LiveSession, *, expired: BudgetExceeded | None = None
     ) -> None:
-        """A caller cancels in a session: what it asked for itself, or else what nobody follows.
+        """A caller cancels in a session: its own jobs, or else the unattended ones.
 
-        Never both: whoever gives up waiting behind a job that was left here does not mean that job.
-        With `expired`, the time that it had given its own job is over.
+        Never both: a caller that stops waiting behind an unattended job does not mean that job.
+        With `expired`, the caller's own time limit ran out.
         """
         jobs = [*self.queue.waiting(session.key), *self.queue.running]
         jobs = [job for job in jobs if job.session is session]
         own = [job for job in jobs if job.caller is caller]
         for job in own:
             if not (session.job is job and session.is_cancelling):
-                # Who cancelled it first has given the reason.
+                # The first cancel gives the reason.
                 job.expired = expired
         for job in own or [job for job in jobs if job.caller is None]:
             self.cancel(job)
 
     def _keep_vigil(self, job: Job) -> None:
-        """Nobody follows the turn, so that its budgets have to be watched here."""
+        """No caller follows the turn, so its budgets are checked here."""
         budgets = job.budgets or self._broker.budgets
         limits = [b for b in (budgets.first_event, budgets.silence, budgets.total) if b is not None]
         if not limits or job in self._vigils:
@@ -435,11 +437,11 @@ class Turns:
 
         self._vigils[job] = loop.call_later(interval, look)
 
-    # -- the end
+    # -- shutdown
 
     def fail_waiting(self, error: DragomanError) -> None:
-        """The peer cannot be had: whoever waits for it is told."""
-        # The end of one would start the next, which is to end as well.
+        """The peer cannot be started: fail the waiting jobs."""
+        # The end of one would start the next, which has to end as well.
         self._holding = True
         try:
             for job in list(self.queue.waiting()):
@@ -450,7 +452,7 @@ class Turns:
         self.advance()
 
     def close(self) -> None:
-        """The broker ends: nothing is watched any more."""
+        """The broker ends: stop checking budgets."""
         for timers in (self._graces, self._vigils):
             for timer in timers.values():
                 timer.cancel()

@@ -83,7 +83,7 @@ async def test_a_broker_that_drains_takes_no_new_session(tmp_path: Path) -> None
         at.broker.stop(drain=True)
         assert at.host.released
         assert (await caller.call("_dragoman/hello"))["draining"] is True
-        with pytest.raises(RemoteError, match="about to end"):
+        with pytest.raises(RemoteError, match="shutting down"):
             await caller.new(tmp_path)
         await agent.until(lambda: agent.prompts)
         agent.end()

@@ -192,7 +192,7 @@ async def test_an_address_that_a_stranger_uses_is_told_and_nothing_is_left(folde
         return
 
     async with await listen_unix(process.endpoint.address, serve):
-        with pytest.raises(BrokerUnavailable, match="it is no broker with this name"):
+        with pytest.raises(BrokerUnavailable, match="it is not a broker with this name"):
             await process.run(cast("Any", Fake))
         assert {path.name for path in process.endpoint.runtime.iterdir()} == {
             Path(process.endpoint.address).name
@@ -254,7 +254,7 @@ class Program:
 def test_without_a_spec_there_is_no_broker() -> None:
     program = Program(b'{"peer": "to')
     assert (program.code, program.word) == (2, b"")
-    assert "there is no spec on the standard input" in program.log
+    assert "cannot read a spec from standard input" in program.log
 
 
 def test_what_is_wrong_is_said_to_whoever_started_it(folder: Path) -> None:

@@ -87,7 +87,7 @@ async def test_what_can_neither_be_resumed_nor_loaded_is_told_with_what_to_do(
     tmp_path: Path,
 ) -> None:
     async with standing(tmp_path, NearAgent()) as at, at.caller() as caller:
-        with pytest.raises(RemoteError, match="begin a new one") as refused:
+        with pytest.raises(RemoteError, match="start a new one") as refused:
             await caller.call("session/resume", about(tmp_path, "old"))
         assert refused.value.code == -32002
 
@@ -222,7 +222,7 @@ async def test_a_peer_that_cannot_close_never_gets_a_session_back_that_went_on_e
         session = await caller.new(tmp_path)
         told = await caller.call("_dragoman/release", {"sessionId": session})
         assert told == {"released": True, "closed": False}
-        with pytest.raises(RemoteError, match="went on in another process"):
+        with pytest.raises(RemoteError, match="was continued in another process"):
             await caller.call("session/resume", about(tmp_path, session))
         # A new process reads what is on its disk.
         dies(agent)

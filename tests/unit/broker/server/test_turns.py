@@ -100,7 +100,7 @@ async def test_a_cancel_is_sent_once_and_a_late_answer_ends_the_quarantine(tmp_p
         assert [method for method, _ in agent.told] == ["session/cancel"]
         live = at.broker.sessions.require(session)
         assert live.quarantined
-        with pytest.raises(RemoteError, match="set aside"):
+        with pytest.raises(RemoteError, match="is quarantined"):
             await caller.prompting(session, "x")
         agent.end("cancelled")
         await at.until(lambda: not live.quarantined)
