@@ -274,5 +274,5 @@ def test_nothing_but_the_version_makes_a_broker_of_before_give_way() -> None:
     spec = BrokerSpec(peer="scout", workspace="/srv/project", paths=folders)
     greeting = msgspec.convert(told | {"identity": spec.identity_digest}, BrokerHello)
     reason = outdated(greeting, spec)
-    assert reason == f"it is dragoman 0.1.0, and this is {dragoman.__version__}"
+    assert reason == f"it runs dragoman 0.1.0, and this is {dragoman.__version__}"
     assert outdated(greeting, msgspec.structs.replace(spec, version="0.1.0")) is None

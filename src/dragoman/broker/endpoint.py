@@ -29,20 +29,20 @@ STARTING: Final = ".starting"
 RECORD: Final = ".json"
 
 SHORT_FOLDER: Final = "/tmp/dragoman-{user}"
-"""For sockets whose path would be too long elsewhere. Not the folder that a variable names for
-temporary files: all callers of a user have to find the same one."""
+"""For sockets whose path would otherwise be too long. Not TMPDIR: all callers of a user have to
+find the same directory."""
 
 PIPE: Final = "\\\\.\\pipe\\dragoman-{name}-{key}"
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """One broker's place."""
+    """The paths of one broker."""
 
     name: str
     runtime: Path
-    """The folder with the lock, the records and mostly the socket."""
+    """Directory of the lock, the records and usually the socket."""
     logs: Path
-    """The folder with the logs."""
+    """Directory of the logs."""
 
     @property
     def address(self) -> str:
@@ -52,12 +52,12 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         path = str(self.runtime / f"{self.name}{SOCKET}")
         if len(os.fsencode(path)) <= PATH_LIMIT:
             return path
-        # Other runtime folders of the same user use this folder, too.
+        # Other runtime directories of the same user use this directory too.
         return str(short_folder() / f"{self.name}-{_key(self.runtime)}{SOCKET}")
 
     @property
     def lock(self) -> Path:
-        """Held by the broker as long as callers may come."""
+        """Held by the broker as long as it accepts callers."""
         return self.runtime / f"{self.name}{LOCK}"
 
     @property
@@ -70,11 +70,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return self.logs / f"broker-{self.name}.log"
 
     def record(self, pid: int) -> Path:
-        """What is to be cleaned up if the broker with this process id is killed."""
+        """What to clean up if the broker with this pid is killed."""
         return self.runtime / f"{self.name}.{pid}{RECORD}"
 
     def make_safe(self) -> None:
-        """Make the folders of the lock and the socket, and refuse any that is not ours alone."""
+        """Create the directories of the lock and the socket; refuse any that others can access."""
         make_private(self.runtime)
         if sys.platform != "win32":
             folder = Path(self.address).parent
@@ -83,14 +83,14 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
 
 def endpoint_of(name: str, folders: Folders) -> Endpoint:
-    """The place of the broker with this name."""
+    """The paths of the broker with this name."""
     return Endpoint(
         name=name, runtime=brokers_folder(folders.runtime), logs=logs_folder(folders.state)
     )
 
 
 def brokers_folder(runtime: str | os.PathLike[str]) -> Path:
-    """Where locks, records and sockets are."""
+    """Directory of locks, records and sockets."""
     return Path(runtime) / "brokers"
 
 
@@ -99,25 +99,25 @@ def logs_folder(state: str | os.PathLike[str]) -> Path:
 
 
 def short_folder() -> Path:
-    """The stand-in for a folder with too long a path."""
+    """The replacement for a directory with too long a path."""
     user = os.getuid() if sys.platform != "win32" else 0
     return Path(SHORT_FOLDER.format(user=user))
 
 
 def make_private(folder: Path, *, follow: bool = True) -> None:
-    """Make a folder that only we may use, or make sure that an existing one is such.
+    """Create a directory that only we may use, or check that an existing one is private.
 
-    Raises `BrokerUnavailable` if it belongs to somebody else, cannot be made, or is no folder.
-    Without `follow`, a link in its place is refused: anybody could have put it there.
+    Raises `BrokerUnavailable` if it belongs to another user, cannot be created, or is not a
+    directory. Without `follow`, a symlink is refused: any user could have put it there.
     """
     try:
         with contextlib.suppress(FileExistsError):
             folders.make_private(folder)
         found = folder.stat() if follow else folder.lstat()
         if not stat.S_ISDIR(found.st_mode):
-            raise BrokerUnavailable(f"{folder} is needed for the broker's socket and is no folder")
+            raise BrokerUnavailable(f"not a folder, but needed for the broker's socket: {folder}")
         if sys.platform == "win32":
-            # Folders of a user are the user's own there; modes say nothing.
+            # A user's directories are private there; modes say nothing.
             return
         if found.st_uid != os.geteuid():
             raise BrokerUnavailable(

@@ -17,18 +17,18 @@ from dragoman.errors import BrokerBusy, CallError, DragomanError, RemoteError, U
 from dragoman.wire import codes
 
 KEY: Final = "dragoman"
-"""Where in the data of an error ours stands; other members are the peer's own."""
+"""Key of our part in the data of an error; other members are the peer's own."""
 
 BUSY: Final = -32050
 """The code of `BrokerBusy` on the wire."""
 
 MAX_TEXT_SIZE: Final = 16 * 1024
-"""Characters of a text among the details, from its end: the last words of a peer are the telling
-ones."""
+"""Maximum characters of a text field, taken from its end: the last output of a peer matters
+most."""
 
 
 def describe(error: DragomanError) -> dict[str, Any]:
-    """The data of a JSON-RPC error that stands for this one."""
+    """JSON-RPC error data for this error."""
     details = {name: told for name, value in vars(error).items() if (told := _plain(value))}
     return {
         KEY: {
@@ -41,15 +41,15 @@ def describe(error: DragomanError) -> dict[str, Any]:
 
 
 def revive(data: Any, message: str = "") -> DragomanError | None:
-    """The error that such data stands for; None if there is nothing of ours in it."""
+    """The error described by such data; None if it has no part of ours."""
     told = data.get(KEY) if isinstance(data, dict) else None
     if not isinstance(told, dict) or not isinstance(told.get("errorClass"), str):
         return None
-    # The kind is finer than the stable name; a newer dragoman may have kinds that we do not know.
+    # The kind is more specific than the stable name; a newer dragoman may have unknown kinds.
     kind = _kinds().get(str(told.get("kind")))
     if kind is None or kind.error_class != told["errorClass"]:
         kind = _classes().get(told["errorClass"], CallError)
-    # The constructors take what makes a sentence, and here is the finished one already.
+    # The constructors build a message from their arguments, and here it is already complete.
     error = kind.__new__(kind)
     error.args = (str(told.get("message") or message),)
     details = told.get("details")
@@ -61,7 +61,7 @@ def revive(data: Any, message: str = "") -> DragomanError | None:
 
 
 def refusal(error: DragomanError) -> RemoteError:
-    """What a caller gets for an error: the peer's own as it is, ours with its class beside it."""
+    """The JSON-RPC error for a caller: the peer's own unchanged, ours with its class added."""
     if isinstance(error, RemoteError):
         data = with_stderr(error.data, stderr_of(error))
         return RemoteError(error.code, error.message, data)
@@ -77,12 +77,12 @@ def refusal(error: DragomanError) -> RemoteError:
 
 
 def busy(limit: int) -> BrokerBusy:
-    """The error for one request too many."""
-    return BrokerBusy(f"{limit} requests wait at this broker already; try again when some are done")
+    """The error for exceeding the limit of requests."""
+    return BrokerBusy(f"{limit} requests already wait at this broker; try again when some are done")
 
 
 def _plain(value: Any) -> tuple[Any] | None:
-    """A value as JSON has it, in a tuple because it may be None; nothing if JSON has no such."""
+    """A value as JSON, in a tuple because it may be None; empty if JSON cannot represent it."""
     if isinstance(value, str):
         return (value[-MAX_TEXT_SIZE:],)
     try:
@@ -103,7 +103,7 @@ def _kinds() -> dict[str, type[DragomanError]]:
 
 
 def _classes() -> dict[str, type[DragomanError]]:
-    """The widest class of each stable name: a finer case has its parent's."""
+    """The base class of each stable name: subclasses share their parent's."""
     found: dict[str, type[DragomanError]] = {}
     for kind in _all(DragomanError):
         found.setdefault(kind.error_class, kind)

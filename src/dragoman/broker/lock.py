@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dragoman.broker.endpoint import Endpoint
 
 MAX_TEXT_SIZE: Final = 4096
-"""Bytes of a holder's text that are read."""
+"""Maximum bytes read of a holder's text."""
 
 
 class HeldLock:
@@ -39,17 +39,18 @@ class HeldLock:
 
     @property
     def in_place(self) -> bool:
-        """Whether the file still has its name: else nobody can see that the lock is held."""
+        """Whether the path still names the file: otherwise other processes cannot see that the
+        lock is held."""
         return self._fd >= 0 and _is_file(self._fd, self.path)
 
     def write(self, text: bytes) -> None:
-        """Say who holds it."""
+        """Write the holder's text."""
         os.ftruncate(self._fd, 0)
         os.lseek(self._fd, 0, os.SEEK_SET)
         os.write(self._fd, text)
 
     def release(self, *, remove: bool = True) -> None:
-        """Give it free and remove the file, if it is still ours. Idempotent."""
+        """Release it and remove the file, if it is still ours. Idempotent."""
         if self._fd < 0:
             return
         remove = remove and self.in_place
@@ -59,10 +60,10 @@ class HeldLock:
                 with contextlib.suppress(OSError):
                     os.unlink(self.path)
         finally:
-            # Closing gives the lock free, too.
+            # Closing releases the lock too.
             os.close(fd)
         if remove and sys.platform == "win32":
-            # An open file cannot be removed there; one that somebody has taken since stays.
+            # An open file cannot be removed there; one that another process has locked since stays.
             with contextlib.suppress(OSError):
                 os.unlink(self.path)
 
@@ -74,7 +75,7 @@ class HeldLock:
 
 
 def try_lock(path: Path) -> HeldLock | None:
-    """Take the lock now; None if somebody holds it. Raises `OSError` if there can be no file."""
+    """Take the lock now; None if it is held. Raises `OSError` if the file cannot be created."""
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:
@@ -86,7 +87,8 @@ def try_lock(path: Path) -> HeldLock | None:
         except BaseException:
             os.close(fd)
             raise
-        # Whoever had it removed the file between our opening and our taking: that was another one.
+        # The previous holder removed the file between our open and our lock: this lock is on a
+        # deleted file.
         os.close(fd)
 
 
@@ -119,7 +121,7 @@ def _is_file(fd: int, path: Path) -> bool:
     return os.path.samestat(os.fstat(fd), found)
 
 
-# -- which process holds the name of a broker
+# -- the holder of a broker's name
 
 
 def holder_of(text: bytes) -> ProcessIdentity | None:
@@ -131,7 +133,7 @@ def holder_of(text: bytes) -> ProcessIdentity | None:
 
 
 def lock_for_life(endpoint: Endpoint) -> HeldLock | None:
-    """Take the name for this process and say so in the lock; None if somebody has it."""
+    """Take the name for this process and write that to the lock; None if it is held."""
     lock = try_lock(endpoint.lock)
     if lock is not None:
         lock.write(msgspec.json.encode(own_identity()))

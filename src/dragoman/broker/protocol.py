@@ -1,7 +1,7 @@
 """The messages of a broker beyond ACP: method names ``_dragoman/…``, shapes of parameters and
 results, and `_meta.dragoman`.
 
-How errors travel is in `error_codec`.
+`error_codec` encodes errors.
 """
 
 from __future__ import annotations
@@ -24,64 +24,64 @@ PREFIX: Final = "_dragoman/"
 
 HELLO: Final = "_dragoman/hello"
 PING: Final = "_dragoman/ping"
-"""A method that no agent has: it costs nothing, and the refusal is an answer."""
+"""A method that no agent implements: it costs nothing, and its error is a sign of life."""
 STATUS: Final = "_dragoman/status"
 STOP: Final = "_dragoman/stop"
 SUBMIT: Final = "_dragoman/submit"
 ATTACH: Final = "_dragoman/attach"
 POSITION: Final = "_dragoman/position"
-"""A notification: the number that the next event of a session has, for a caller that is attached.
-It counts from its start, and is told where numbers are skipped."""
+"""A notification: the number of a session's next event, for an attached caller. The caller
+counts from the start and is notified where numbers are skipped."""
 DETACH: Final = "_dragoman/detach"
 RESULT: Final = "_dragoman/result"
 CANCEL: Final = "_dragoman/cancel"
 RELEASE: Final = "_dragoman/release"
 TERMS: Final = "_dragoman/terms"
 TRACE: Final = "_dragoman/trace"
-"""A notification: a line between the broker and the peer, for callers that asked for a trace."""
+"""A notification: a line between the broker and the peer, for callers that requested a trace."""
 WATCH: Final = "_dragoman/watch"
-"""Follow the open questions of all sessions: those there are, and then `QUESTION` and `SETTLED`."""
+"""Follow the open questions of all sessions: the current ones, then `QUESTION` and `SETTLED`."""
 QUESTION: Final = "_dragoman/question"
-"""A notification: the peer asks something that a person has to answer, for callers that watch."""
+"""A notification: the peer asks a question that a person has to answer, for watching callers."""
 SETTLED: Final = "_dragoman/settled"
-"""A notification: such a question does not wait for an answer any more."""
+"""A notification: such a question no longer waits for an answer."""
 ANSWER: Final = "_dragoman/answer"
-"""Answer an open question, in the place of the caller whose turn it is."""
+"""Answer an open question in place of the caller whose turn it is."""
 ANSWERED: Final = "_dragoman/answered"
-"""A notification: a permission that this caller was asked for was decided by another one."""
+"""A notification: a permission request sent to this caller was decided by another one."""
 STDERR: Final = "_dragoman/stderr"
-"""A notification: what the peer wrote to its stderr, for callers that asked for it."""
+"""A notification: the peer's stderr, for callers that requested it."""
 
 META: Final = shape.META
-"""Where in a `_meta` ours stands."""
+"""Our key in a `_meta`."""
 
 LINEAGE: Final = ("depth", "lineage")
-"""What of ours is meant for the peer: who delegated to it."""
+"""The members of it that the peer gets: the lineage of a delegation."""
 
 PolicyTerms: TypeAlias = PolicyName | Policy
-"""Who decides when a caller has left: a preset by its name, or a whole policy."""
+"""Who decides after a caller has disconnected: a preset by name, or a whole policy."""
 
 
 class Stop(Struct, rename="camel"):
-    """`_dragoman/stop`: end, with `drain` after the turns, with `if_idle` only if nothing runs."""
+    """`_dragoman/stop`: end; with `drain` after the turns, with `if_idle` only if nothing runs."""
 
     drain: bool = True
     if_idle: bool = False
 
 
 class CallerTerms(Struct, rename="camel"):
-    """`_dragoman/terms`, a notification: what may be done in the turns of this caller. Callers of
-    one broker differ in this, and what a caller does not offer, the broker does else."""
+    """`_dragoman/terms`, a notification: what is allowed in the turns of this caller. Callers
+    of one broker differ here, and the broker does what a caller does not offer."""
 
     write_files: bool = True
     agent_stderr: bool = False
     trace: bool = False
-    """Whether it wants to see every line between the broker and the peer."""
+    """Whether it wants every line between the broker and the peer."""
     policy: PolicyTerms | None = None
-    """What counts in turns of which the prompt does not say it."""
+    """Budgets of turns whose prompt does not name any."""
     answered: bool = False
-    """Whether it takes `_dragoman/answered`. Otherwise a question that another caller has answered
-    is cancelled."""
+    """Whether it accepts `_dragoman/answered`. Otherwise a question that another caller has
+    answered is cancelled."""
 
 
 class TracedLine(Struct):
@@ -93,7 +93,7 @@ class TracedLine(Struct):
 
 
 class Attach(Struct, rename="camel"):
-    """`_dragoman/attach`: follow a session from an event on; None: from now on."""
+    """`_dragoman/attach`: follow a session from an event on; None means from now on."""
 
     session_id: str
     start: int | None = None
@@ -107,7 +107,7 @@ class Position(Struct, rename="camel"):
 
 
 class SessionParams(Struct, rename="camel"):
-    """Anything that is about a session and of which nothing else matters."""
+    """Parameters of which only the session matters."""
 
     session_id: str
 
@@ -120,25 +120,25 @@ class JobWanted(Struct, rename="camel"):
 
 
 class Watch(Struct):
-    """`_dragoman/watch`: follow the open questions. With `answers` a question of which no caller
+    """`_dragoman/watch`: follow the open questions. With `answers`, a question that no caller
     can be asked waits for an answer of this one."""
 
     answers: bool = False
 
 
 class ShownQuestion(Struct, rename="camel", kw_only=True):
-    """`_dragoman/question`, and in the answer to `_dragoman/watch`: a question for a person."""
+    """`_dragoman/question`, and in the response to `_dragoman/watch`: a question for a person."""
 
     id: str
     digest: str
-    """Of `method` and `params`: an answer names what it is about."""
+    """Digest of `method` and `params`: an answer names the question it is for."""
     session_id: str
     key: str
-    """Of the session in the store."""
+    """Id of the session in the store."""
     job: str | None
     method: str
     params: Raw
-    """As the peer asked, and for a permission with what it told of the tool call before."""
+    """As the peer asked; for a permission, with what it reported about the tool call before."""
     asked_at: float
 
 
@@ -150,7 +150,7 @@ class Settled(Struct):
 
 
 class QuestionAnswer(Struct):
-    """`_dragoman/answer`: what the peer is to get. `digest` is that of the question as shown."""
+    """`_dragoman/answer`: the result for the peer. `digest` is that of the question as shown."""
 
     id: str
     digest: str
@@ -158,7 +158,7 @@ class QuestionAnswer(Struct):
 
 
 class AnsweredElsewhere(Struct, rename="camel"):
-    """`_dragoman/answered`: which permission, and the kind of the option that was chosen."""
+    """`_dragoman/answered`: which permission, and the kind of the chosen option."""
 
     session_id: str
     tool_call_id: str
@@ -166,17 +166,17 @@ class AnsweredElsewhere(Struct, rename="camel"):
 
 
 class SessionMeta(Struct):
-    """With `session/new`, `session/load` and `session/resume`: how the session is to be stored."""
+    """With `session/new`, `session/load` and `session/resume`: how to store the session."""
 
     name: str | None = None
     key: str | None = None
     once: bool = False
-    """Whether it is closed when its jobs have ended and no caller has it: nobody comes back."""
+    """Whether it is closed when its jobs have ended and no caller has it open."""
 
 
 class TurnBudgets(Struct, rename="camel"):
-    """How long a turn may take, in seconds; None is for ever. The broker holds a turn to it when
-    nobody follows it; while its caller is there, that one does."""
+    """Timeouts of a turn, in seconds; None is unlimited. The broker enforces them while no
+    caller follows the turn; otherwise the caller does."""
 
     first_event: float | None = None
     silence: float | None = None
@@ -189,12 +189,12 @@ class TurnBudgets(Struct, rename="camel"):
 
 
 class PromptMeta(Struct):
-    """With a prompt: its job, and what becomes of it when the caller has left."""
+    """With a prompt: its job, and what happens to it after the caller disconnects."""
 
     job: str | None = None
     policy: PolicyTerms | None = None
     asks: bool = False
-    """Whether a person who watches is asked before a refusal by the preset alone counts."""
+    """Whether a watching person is asked before a refusal by the preset alone counts."""
     fresh: bool = False
     budgets: TurnBudgets | None = None
 
@@ -210,13 +210,13 @@ class Expired(Struct):
 
 
 class CancelMeta(Struct):
-    """With `session/cancel`: the budget for which the caller ends its turn, if it is one."""
+    """With `session/cancel`: the budget that ran out, if that is why the caller cancels."""
 
     expired: Expired | None = None
 
 
 class Submit(Struct, rename="camel"):
-    """`_dragoman/submit`: a prompt for which nobody waits."""
+    """`_dragoman/submit`: a prompt that no caller waits for."""
 
     session_id: str
     prompt: Raw
@@ -231,7 +231,7 @@ class Submit(Struct, rename="camel"):
 
 
 class Submitted(Struct, rename="camel", omit_defaults=True):
-    """The answer to `_dragoman/submit`: the job is stored, or `unstored` says why not."""
+    """The response to `_dragoman/submit`: the job is stored, or `unstored` says why not."""
 
     job: str
     state: str
@@ -239,28 +239,28 @@ class Submitted(Struct, rename="camel", omit_defaults=True):
 
 
 class Added(Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """What a broker adds to the results of ACP, in their `_meta`. None: nothing to say."""
+    """What a broker adds to ACP results, in their `_meta`. None means absent."""
 
     broker: Any = None
-    """With `initialize`: what the broker says of itself."""
+    """With `initialize`: data about the broker."""
     key: str | None = None
-    """With a session that is opened: what it is stored under."""
+    """With an opened session: its key in the store."""
     next: int | None = None
     """The number of its next event."""
     job: str | None = None
     """With the end of a turn: its job."""
     next_event: int | None = None
-    """The number behind the last event of the turn."""
+    """The number after the last event of the turn."""
     context: str | None = None
-    """With both: what the peer knew of the session, `live`, `restored` or `fresh`."""
+    """With both: the peer's context of the session: `live`, `restored` or `fresh`."""
     unstored: str | None = None
     """Why nothing of the turn is stored."""
     notice: str | None = None
-    """What the user of the next turn has to know, once."""
+    """A notice for the user of the next turn, sent once."""
 
 
 def added_to(meta: Mapping[str, Any] | None) -> Added:
-    """What a broker has added to the answer with this `_meta`; nothing without a broker."""
+    """What a broker added to the response with this `_meta`; empty without a broker."""
     try:
         return msgspec.convert((meta or {}).get(META, {}), Added)
     except msgspec.ValidationError:
@@ -268,7 +268,7 @@ def added_to(meta: Mapping[str, Any] | None) -> Added:
 
 
 def _check(policy: PolicyTerms | None) -> None:
-    """Refuse rules that cannot mean what they say, before anything runs under them."""
+    """Refuse invalid rules before anything runs under them."""
     if not isinstance(policy, Policy):
         return
     from dragoman.policy.validate import check_policy
@@ -276,14 +276,14 @@ def _check(policy: PolicyTerms | None) -> None:
     try:
         check_policy(PolicySettings(rules=policy.rules, limits=policy.limits), origin="policy")
     except ConfigInvalid as error:
-        # The decoder makes a refusal of it.
+        # The decoder turns it into an invalid-params error.
         raise ValueError(str(error)) from error
     for ceiling in policy.ceilings:
         _check(ceiling)
 
 
 def read(params: Raw, shape: type[T]) -> T:
-    """Parameters as a shape of this module. Raises the refusal for what is none."""
+    """Decode parameters into a shape of this module. Raises an invalid-params error."""
     try:
         return msgspec.json.decode(params if memoryview(params).nbytes else b"{}", type=shape)
     except UNDECODABLE as error:
@@ -291,13 +291,13 @@ def read(params: Raw, shape: type[T]) -> T:
 
 
 def members(params: Raw) -> dict[str, Raw]:
-    """Parameters or a result as their members, each as it came."""
+    """Parameters or a result as a dict of undecoded members."""
     found: dict[str, Raw] = read(params, dict[str, Raw])
     return found
 
 
 def our_meta(body: dict[str, Raw], shape: type[T]) -> T:
-    """What stands in the `_meta` for us."""
+    """Our part of the `_meta`."""
     meta = body.get("_meta")
     if meta is None or bytes(meta) == b"null":
         return shape()
@@ -307,18 +307,18 @@ def our_meta(body: dict[str, Raw], shape: type[T]) -> T:
 
 NOTHING: Final[frozenset[str]] = frozenset()
 FOR_GATEWAY: Final = frozenset({"model", shape.METADATA})
-"""What the gateway in front of a peer reads in the `_meta` of `session/new`."""
+"""The `_meta` of `session/new` for the gateway in front of a peer."""
 
 
 def without_our_meta(body: dict[str, Raw], *, but: frozenset[str] = NOTHING) -> dict[str, Raw]:
-    """The members as the peer is to see them: what is for us is none of its business."""
+    """The members as the peer gets them, without our part."""
     meta = body.get("_meta")
     if meta is None or bytes(meta) == b"null":
         return body
     others = read(meta, dict[str, Raw])
     ours = others.pop(META, None)
     if ours is not None and bytes(ours) != b"null":
-        # A peer that delegates in turn has to know how deep it stands.
+        # A peer that delegates further has to know its depth.
         passed_on = {
             name: value for name, value in members(ours).items() if name in LINEAGE or name in but
         }
@@ -331,20 +331,20 @@ def without_our_meta(body: dict[str, Raw], *, but: frozenset[str] = NOTHING) -> 
 
 
 def with_added(result: Raw, added: Added) -> Raw:
-    """A result with what we add in its `_meta`, beside what the peer has there."""
+    """A result with our additions in its `_meta`, beside the peer's own."""
     ours: dict[str, Any] = msgspec.to_builtins(added)
     try:
         body = members(result) if bytes(result) != b"null" else {}
         meta = body.get("_meta")
         theirs = {} if meta is None or bytes(meta) == b"null" else members(meta)
         before = theirs.get(META)
-        # A stop reason that was translated on the way here is still wanted in the peer's word.
+        # A stop reason that was translated on the way keeps the peer's own word.
         told = {} if before is None else members(before)
         for name in (shape.STOP, shape.OUTCOME):
             if (word := text(told.get(name))) is not None:
                 ours[name] = word
     except RemoteError:
-        # A result that is no object is the peer's own business.
+        # A result that is not an object is passed on unchanged.
         return result
     body["_meta"] = pack(theirs | {META: pack(ours)})
     return pack(body)
@@ -355,7 +355,7 @@ def pack(value: Any) -> Raw:
 
 
 def text(raw: Raw | None) -> str | None:
-    """A member that should be a string; None if it is none."""
+    """A member that should be a string; None if it is not."""
     try:
         value = None if raw is None else msgspec.json.decode(raw)
     except UNDECODABLE:

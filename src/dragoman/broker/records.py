@@ -20,16 +20,16 @@ from dragoman.config.safe_files import write_whole
 from dragoman.transports.process.identity import ProcessIdentity, identify
 
 MAX_SIZE: Final = 256 * 1024
-"""A record has a few hundred bytes; what is larger is none."""
+"""Maximum bytes of a record: it has a few hundred; a larger file is not one."""
 
 log = logging.getLogger(__name__)
 
 
 class BrokerRecord(Struct, frozen=True, kw_only=True):
-    """One broker's process, and those that it answers for."""
+    """One broker's process and its children."""
 
     name: str
-    """Of the endpoint."""
+    """Name of the endpoint."""
     address: str
     peer: str
     workspace: str
@@ -39,30 +39,30 @@ class BrokerRecord(Struct, frozen=True, kw_only=True):
     owner: str
     """The name in the marks of its children, by which their descendants are found."""
     children: tuple[ProcessIdentity, ...] = ()
-    """The peer's processes. Each leads a group and a session that have its number."""
+    """The peer's processes. Each leads a process group and a session with its pid."""
     started_at: float
     """Seconds since 1970, for people."""
     log: str = ""
     terms: dict[str, str] = {}
-    """What a caller must have in common to share it (`spec.shared_terms`), as digests."""
+    """What callers must have in common to share it (`spec.shared_terms`), as digests."""
     draining: bool = False
-    """Whether it takes no new callers any more and only finishes what it has."""
+    """Whether it accepts no new callers and only finishes its turns."""
 
 
 class RecordFile:
-    """The record of this very process. A disk that does not take it stops nobody: the warden of
-    the process guards its children, too."""
+    """The record of this process. A disk error is only logged: the warden of the process guards
+    its children too."""
 
     def __init__(self, path: Path, record: BrokerRecord) -> None:
         self.path = path
         self.record = record
 
     def write(self) -> None:
-        """Put the record on the disk, whole or not at all."""
+        """Write the record atomically."""
         try:
             write_whole(self.path, msgspec.json.encode(self.record))
         except OSError as error:
-            log.warning("the record of this broker cannot be kept: %s", error)
+            log.warning("cannot write the record of this broker: %s", error)
 
     def add(self, pid: int) -> None:
         """A process of the peer was started."""
@@ -71,11 +71,11 @@ class RecordFile:
             self._change(children=(*self.record.children, found))
 
     def drop(self, pid: int) -> None:
-        """A process of the peer is gone."""
+        """A process of the peer has ended."""
         self._change(children=tuple(one for one in self.record.children if one.pid != pid))
 
     def drain(self) -> None:
-        """The name is given up; the processes are not."""
+        """The name is released; the processes are not."""
         self._change(draining=True)
 
     def remove(self) -> None:
@@ -88,7 +88,7 @@ class RecordFile:
 
 
 def read_record(path: Path) -> BrokerRecord | None:
-    """A record; None if the file is gone or is none."""
+    """A record; None if the file is missing or invalid."""
     try:
         with path.open("rb") as file:
             return msgspec.json.decode(file.read(MAX_SIZE), type=BrokerRecord)
@@ -97,7 +97,7 @@ def read_record(path: Path) -> BrokerRecord | None:
 
 
 def read_records(folder: Path) -> Iterator[tuple[Path, BrokerRecord | None]]:
-    """Every record in a folder, with its file; None where a file is no record."""
+    """Every record in a directory, with its file; None if a file is not a record."""
     try:
         files = sorted(path for path in folder.iterdir() if path.name.endswith(RECORD))
     except OSError:

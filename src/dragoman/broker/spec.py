@@ -27,42 +27,42 @@ if TYPE_CHECKING:
     from dragoman.paths import Paths
 
 PROTOCOL: Final = 1
-"""The number of the `_dragoman/*` extensions as they are; a broker of another number is no use."""
+"""Version of the `_dragoman/*` extensions; a broker of another version is not usable."""
 
 DEFAULT_TTL: Final = 30 * 60.0
-"""Seconds that an idle broker stays: a pause for coffee should not cost a cold start."""
+"""Default idle timeout in seconds: a coffee break should not cost a cold start."""
 
 DEFAULT_MAX_IDLE: Final = 4
-"""Idle brokers that may stay at once: a real peer holds 100 to 900 MB."""
+"""Maximum number of idle brokers: a real peer uses 100 to 900 MB."""
 
 OF_THE_TERMINAL: Final = (
     "TERM", "COLORTERM", "SSH_AUTH_SOCK", "SSH_AGENT_PID", "XDG_SESSION_*", "XDG_VTNR", "XDG_SEAT*",
     "XDG_ACTIVATION_TOKEN", "LANG", "LANGUAGE", "LC_*",
 )  # fmt: skip
-"""Variables that differ from one terminal of a user to the next and say nothing about who pays or
-what the peer may do. They do not count in the name, so that a second terminal finds the broker.
-PATH counts by what can be found there (`search_path`)."""
+"""Variables that differ between the terminals of a user and do not affect billing or
+permissions. They are not part of the name, so that a second terminal finds the broker. PATH
+counts by what can be found there (`search_path`)."""
 
 _UNFIT: Final = re.compile(r"[^a-z0-9_.-]+")
 
 MAX_PEER_SIZE: Final = 24
-"""Characters of the peer in the name: a socket's path has little room."""
+"""Maximum characters of the peer in the name: a socket path is short."""
 
 
 class Folders(Struct, frozen=True, kw_only=True):
-    """Where the broker keeps what it keeps."""
+    """The directories that a broker uses."""
 
     state: str
     runtime: str
     data: str
     config: str = ""
-    """Where the user's own settings are, which say what is kept for how long."""
+    """Directory of the user's settings, which say how long data is kept."""
     cache: str = ""
-    """Where it is kept what was found out about the peer's program; empty if nowhere."""
+    """Directory of the facts found out about the peer's program; empty if there is none."""
 
 
 class FileIdentity(Struct, frozen=True, kw_only=True):
-    """A file of the peer as it was at the start; another one is another version of the peer."""
+    """A file of the peer as it was at the start; a changed one is another version of the peer."""
 
     path: str
     size: int
@@ -70,56 +70,56 @@ class FileIdentity(Struct, frozen=True, kw_only=True):
 
 
 class BrokerSpec(PlainOptions, frozen=True, kw_only=True):
-    """What a broker is to do."""
+    """The complete configuration of a broker."""
 
     peer: str
     """The peer's name, or the name of its program."""
     title: str = ""
-    """What people call it."""
+    """Its display name."""
     command: tuple[str, ...] | None = None
-    """The words to start it with; None if there is an address."""
+    """The command line; None if there is an address."""
     address: str | None = None
     protocol: str = "auto"
     """The dialect it speaks, or ``auto``."""
     env: dict[str, str] = field(default_factory=dict)
-    """The whole environment of the peer's process."""
+    """The complete environment of the peer's process."""
     search_path: tuple[str, ...] = ()
-    """The folders of PATH that have files, without their order: what counts of PATH in the name.
-    Looked up by the caller, because a folder may get a file before the broker runs."""
+    """The directories of PATH that have files, sorted: the part of PATH that counts in the
+    name. Looked up by the caller, because a directory may get a file before the broker runs."""
     workspace: str
-    """The real path of the folder that the peer's process starts in. A session has a folder of its
-    own, which may be below."""
+    """The real path of the working directory of the peer's process. A session has its own
+    directory, which may be below."""
     details: dict[str, Any] = field(default_factory=dict)
-    """Options of the client of its dialect."""
+    """Options of its dialect's client."""
     budgets: Budgets = Budgets()
     mode_after_open: str | None = None
     missing_file_is_empty: bool = False
     loads_next_minute: bool = False
-    """Whether it loses a session that is loaded in the minute in which it was begun."""
+    """Whether it loses a session that is loaded within the minute of its start."""
     error_texts: tuple[str, ...] = ()
     notice_texts: tuple[str, ...] = ()
-    """How texts begin that are its errors, and what is only a remark before them."""
+    """Prefixes of texts that are its errors, and of remarks that may precede them."""
     command_titles: bool = False
-    """Whether its program writes a command as the title of a question."""
+    """Whether its program uses a command as the title of a question."""
     login_hint: str = ""
-    """What a person does to log in."""
+    """Instructions for logging in."""
     surroundings: str = ""
     """Which credential variables are set for it, see `catalogue.launch.surroundings_of`."""
     parallel: bool | None = None
-    """Whether the peer's card says that it runs sessions at once; None if nobody measured it."""
+    """Whether the peer's card says that it runs sessions in parallel; None if not measured."""
     identity: tuple[FileIdentity, ...] = ()
     """The files that the command names."""
     version: str = __version__
-    """Of the dragoman that starts the broker."""
+    """Version of the dragoman that starts the broker."""
     secret_values: tuple[str, ...] = ()
-    """Values that must not reach the disk."""
+    """Values that must not be written to the disk."""
     paths: Folders
     ttl: float = DEFAULT_TTL
     max_idle: int = DEFAULT_MAX_IDLE
 
     @property
     def identity_digest(self) -> str:
-        """The identity in one word, for the comparison at every hello."""
+        """Digest of the peer's files, compared at every hello."""
         return _digest(self.identity)
 
     def encode(self) -> bytes:
@@ -128,22 +128,22 @@ class BrokerSpec(PlainOptions, frozen=True, kw_only=True):
 
 
 def decode(text: bytes) -> BrokerSpec:
-    """A spec out of its JSON. Raises `msgspec.MsgspecError` if it is none."""
+    """Decode a spec from JSON. Raises `msgspec.MsgspecError` if it is invalid."""
     return msgspec.json.decode(text, type=BrokerSpec)
 
 
 def endpoint_name(spec: BrokerSpec) -> str:
-    """The name of the endpoint: the peer, and what else must be the same to share it.
+    """The name of the endpoint: the peer and a digest of everything else that callers must share.
 
-    What may differ among callers is left out: budgets, how long the broker stays, the files of the
-    peer (a changed one replaces the broker under the same name) and our own version (so does it).
+    What may differ between callers is left out: budgets, the idle timeout, the peer's files (a
+    changed one replaces the broker under the same name) and our own version (so does it).
     """
     return f"{_fit(spec.peer)}-{_digest((spec.peer, _terms(spec), _variables(spec)))}"
 
 
 def shared_terms(spec: BrokerSpec) -> dict[str, str]:
-    """What must be the same to share the broker, each as a short digest: variables by their names,
-    other terms in words. Two brokers of a peer differ where these do."""
+    """What callers must have in common to share the broker, each as a short digest: variables
+    by name, other terms in words. Two brokers of a peer differ in at least one."""
     words = {word: _digest(value)[:8] for word, value in _terms(spec).items()}
     return words | {name: _digest(value)[:8] for name, value in _variables(spec)}
 
@@ -159,7 +159,7 @@ def _terms(spec: BrokerSpec) -> dict[str, Any]:
             spec.missing_file_is_empty,
             spec.max_line_size,
         ),
-        "the files and terminals that it is offered": (
+        "the files and terminals offered to it": (
             spec.read_files,
             spec.write_files,
             spec.terminals,
@@ -175,8 +175,8 @@ def _variables(spec: BrokerSpec) -> list[tuple[str, Any]]:
 
 
 def search_path_of(path: str) -> tuple[str, ...]:
-    """The folders of a PATH that have files, sorted: another order of the same ones, or a folder
-    without programs, does not make it another PATH."""
+    """The directories of a PATH that have files, sorted: another order, or a directory without
+    programs, does not make it another PATH."""
     return tuple(sorted({folder for folder in path.split(os.pathsep) if _has_files(folder)}))
 
 
@@ -189,11 +189,11 @@ def _has_files(folder: str) -> bool:
 
 
 def is_meant(word: str, name: str, peer: str | None = None) -> bool:
-    """Whether a word of the user means the endpoint of this name: the whole name, the peer, or the
-    beginning of the name as far as into its digest.
+    """Whether a user's word means the endpoint of this name: the whole name, the peer, or a prefix
+    of the name that reaches into its digest.
 
-    A beginning that ends within the peer's name does not count: `codex` is a peer of its own, and
-    not the beginning of `codex-acp`.
+    A prefix that ends within the peer's name does not count: `codex` is a peer of its own, and not
+    a prefix of `codex-acp`.
     """
     label = name.rpartition("-")[0]
     if word in (name, peer, label) or (peer is None and _fit(word) == label):
@@ -202,7 +202,7 @@ def is_meant(word: str, name: str, peer: str | None = None) -> bool:
 
 
 def identify_files(command: Iterable[str]) -> tuple[FileIdentity, ...]:
-    """The files among the words of a command, each at its real path, as they are now."""
+    """The files named in a command, each with its real path, as they are now."""
     found: dict[str, FileIdentity] = {}
     for word in command:
         if not os.path.isabs(word):
@@ -218,7 +218,7 @@ def identify_files(command: Iterable[str]) -> tuple[FileIdentity, ...]:
 
 
 def folders_of(paths: Paths) -> Folders:
-    """The folders of a broker among those of dragoman."""
+    """The directories of a broker among those of dragoman."""
     return Folders(
         state=str(paths.state),
         runtime=str(paths.runtime),
@@ -229,7 +229,7 @@ def folders_of(paths: Paths) -> Folders:
 
 
 def real_workspace(folder: str | os.PathLike[str]) -> str:
-    """A folder by its real path, so that a link to it means the same broker."""
+    """The real path of a directory, so that a symlink to it means the same broker."""
     return str(Path(folder).expanduser().resolve())
 
 
@@ -247,6 +247,6 @@ def _digest(value: Any) -> str:
         text = msgspec.json.encode(value, order="deterministic")
     except UnicodeEncodeError as error:
         raise BrokerUnavailable(
-            f"a broker takes paths and words of UTF-8 text only: {error.object!r}"
+            f"a broker accepts only UTF-8 paths and text: {error.object!r}"
         ) from None
     return hashlib.sha256(text).hexdigest()[:12]

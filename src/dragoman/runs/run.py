@@ -393,7 +393,7 @@ class Run:
             max_idle=request.max_idle,
             paths=request.paths,
             on_fallback=lambda error: self._listener.notice(
-                f"{request.peer} is started without a broker: {error}"
+                f"starting {request.peer} without a broker: {error}"
             ),
         )
 

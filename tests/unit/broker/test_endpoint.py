@@ -69,7 +69,7 @@ def test_a_short_folder_that_is_a_link_is_refused(
     trap.symlink_to(tmp_path / "mine")
     monkeypatch.setattr(module, "SHORT_FOLDER", str(trap))
     place = at(str(tmp_path / ("long" * 25)))
-    with pytest.raises(BrokerUnavailable, match="is no folder"):
+    with pytest.raises(BrokerUnavailable, match="not a folder"):
         place.make_safe()
 
 
@@ -78,7 +78,7 @@ def test_a_file_in_the_place_of_the_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "run").touch()
     with pytest.raises(BrokerUnavailable, match="Not a directory"):
         make_private(tmp_path / "run" / "brokers")
-    with pytest.raises(BrokerUnavailable, match="is no folder"):
+    with pytest.raises(BrokerUnavailable, match="not a folder"):
         make_private(tmp_path / "run")
 
 

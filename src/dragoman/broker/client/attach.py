@@ -1,8 +1,8 @@
 """Connect our stdin and stdout to a broker, for `dragoman broker attach`.
 
 Starts the broker if none runs and sends it the policy; then bytes are copied in both directions
-without parsing, with back-pressure: reading pauses while the other side does not read. A broker
-that hangs ends it.
+without parsing, with back-pressure: reading pauses while the other side does not read. A hung
+broker ends the copying.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ async def attach(
     ttl: float | None = None,
     max_idle: int | None = None,
 ) -> None:
-    """Copy between stdio and the broker of a peer until stdin ends or the broker does.
+    """Copy between stdio and the broker of a peer until stdin or the broker ends.
 
     `policy` decides what the peer may do while no caller can be asked. Raises `BrokerError` if the
-    broker does not answer any more.
+    broker no longer answers.
     """
 
     async def prepare(spec: BrokerSpec) -> BrokerSpec:
@@ -49,10 +49,10 @@ async def attach(
 
     spec = spec_of(way, options, workspace=workspace, ttl=ttl, max_idle=max_idle)
     reached = await ensure(spec, prepare=prepare, ttl=ttl)
-    # A stream of its own: what the other program sends is not read here.
+    # A separate stream: messages of the attached program are not parsed here.
     stream = await open_stream(reached.endpoint.address)
     await reached.connection.aclose()
-    # Before anything that the other program sends, which does not know of it.
+    # Sent before any message of the attached program, which does not know about it.
     terms = {"jsonrpc": "2.0", "method": TERMS, "params": {"policy": policy}}
     stream.write(msgspec.json.encode(terms) + b"\n")
     endpoint, hung = reached.endpoint, False
@@ -74,9 +74,9 @@ async def attach(
 
 
 async def join(near: Stream, far: Stream) -> None:
-    """Copy in both directions until one of the two ends; then both are closed."""
+    """Copy in both directions until one side ends; then close both."""
     over = asyncio.Event()
-    tasks = TaskOwner("joining two streams")
+    tasks = TaskOwner("copy between two streams")
     try:
         far.start(_Copy(far, near, tasks, over))
         near.start(_Copy(near, far, tasks, over))
@@ -118,7 +118,7 @@ class _Copy:
         self._over.set()
 
     async def _go_on(self) -> None:
-        # As long as the other side takes: it is what holds this side back.
+        # No timeout: waiting for the other side is the back-pressure.
         with suppress(ConnectionLost):
             await self._target.drain()
         self._waiting = False

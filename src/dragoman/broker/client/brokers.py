@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from dragoman.broker.client.reap import Reaped
 
 STATUS_TIMEOUT: Final = 3.0
-"""Seconds for the status of a broker, before it is shown as one that does not answer."""
+"""Seconds to wait for a broker's status before it is shown as not responding."""
 
 STOP_TIMEOUT: Final = 15.0
-"""Seconds for a broker to end that need not wait for turns. Its peer has a few seconds to exit by
-itself before it is killed."""
+"""Seconds for a broker to end if it need not wait for turns. Its peer has a few seconds to exit
+before it is killed."""
 
 LOOK_INTERVAL: Final = 0.02
-"""Seconds between two looks whether a process is gone."""
+"""Seconds between two checks whether a process is gone."""
 
 
 def list_brokers(paths: Paths) -> list[BrokerRecord]:
-    """The brokers that live, those included that only finish their turns; the oldest first."""
+    """The running brokers, including those that are draining; the oldest first."""
     found = [
         record
         for _, record in read_records(brokers_folder(paths.runtime))
@@ -44,7 +44,7 @@ def list_brokers(paths: Paths) -> list[BrokerRecord]:
 
 
 async def status_of(record: BrokerRecord) -> dict[str, Any] | None:
-    """What a broker says of itself; None if it does not answer, or takes no callers any more."""
+    """A broker's status; None if it does not answer, or no longer accepts callers."""
     if record.draining:
         return None
     try:
@@ -61,9 +61,9 @@ async def stop_broker(
     if_idle: bool = False,
     timeout: float = STOP_TIMEOUT,
 ) -> bool:
-    """Stop a broker and wait until it has gone, unless it drains. False if it does not want to.
+    """Stop a broker and wait until it has ended, unless it drains. False if it refuses.
 
-    One that does not answer is ended by signals, if its process is proved to be the broker.
+    A broker that does not answer is ended by signals, if its process is proved to be the broker.
     """
     if not record.draining:
         try:
@@ -94,14 +94,14 @@ async def stop_broker(
 
 
 async def reap(paths: Paths) -> list[Reaped]:
-    """Remove what dead brokers left."""
+    """Remove the files of dead brokers."""
     from dragoman.broker.client.reap import sweep
 
     return await asyncio.to_thread(sweep, brokers_folder(paths.runtime))
 
 
 def log_of(record: BrokerRecord) -> Path:
-    """Where a broker writes what happens to it."""
+    """The log file of a broker."""
     return Path(record.log)
 
 
@@ -116,10 +116,10 @@ async def _gone(record: BrokerRecord, timeout: float) -> bool:
 
 
 def differences(record: BrokerRecord, other: BrokerRecord) -> tuple[str, ...]:
-    """Why two brokers of a peer are not one: variables by their names, other terms in words."""
+    """How two brokers of a peer differ: variables by name, other terms in words."""
     mine, theirs = record.terms, other.terms
     if not mine or not theirs:
-        # One of an older version does not say.
+        # Older versions do not report it.
         return ()
     names = sorted(name for name in mine | theirs if mine.get(name) != theirs.get(name))
     return tuple(name if name.startswith("the ") else f"the variable {name}" for name in names)

@@ -62,17 +62,17 @@ if TYPE_CHECKING:
     from dragoman.rpc.trace import Trace
 
 READ_ONLY: Final = {"writeFiles": False}
-"""The terms of a caller in whose turns no file is written."""
+"""Terms of a caller that writes no files."""
 
 MAX_ATTEMPTS: Final = 3
-"""Brokers that may die under the handshake of one caller before it does without one."""
+"""Brokers that may die during one caller's handshake before it continues without one."""
 
 BROKER_MARGIN: Final = 5.0
-"""Seconds that a caller waits longer than the broker does, so that the broker, which knows why,
-is the one to say it."""
+"""Seconds that a caller waits longer than the broker, so that the broker, which knows the
+reason, reports the timeout."""
 
 EXPIRED_MARGIN: Final = 0.5
-"""The same for a turn whose time is up. The reason is known here, too, and the limit is kept."""
+"""The same for a turn that timed out. The reason is known here too, and the limit is kept."""
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class WarmClient(AcpClient):
     ) -> None:
         super().__init__(connection, options, launch=tuple(launch))
         self.greeting: BrokerHello = reached.greeting
-        """What the broker says of itself."""
+        """The broker's own data from `initialize`."""
         self.endpoint: str = reached.endpoint.name
         self._address = reached.endpoint.address
         self.started: bool = reached.started
@@ -110,10 +110,11 @@ class WarmClient(AcpClient):
         self._serving.between = self._told
 
     async def start(self) -> None:
-        # Before the handshake: a broker may be stopped right behind its greeting.
+        # Before the handshake: a broker may be stopped right after its hello.
         watch(self.connection, self._address, self.endpoint)
         await super().start()
-        # Before any prompt: the broker would write in our place, as it does for those who can.
+        # Before any prompt: otherwise the broker would write files in our place, as it does for
+        # callers that allow it.
         terms: dict[str, Any] = {"answered": True}
         if not self.options.write_files:
             terms |= READ_ONLY
@@ -133,12 +134,12 @@ class WarmClient(AcpClient):
                 self._trace = None
 
     def _told(self, method: str, params: Raw) -> bool:
-        """What passes between the broker and the agent: its stderr, and a trace of their talk."""
+        """Traffic between the broker and the agent: stderr and trace lines."""
         if method == TRACE and self._trace is not None:
             try:
                 traced = msgspec.json.decode(params, type=_Traced)
             except UNDECODABLE as error:
-                log.debug("a line of the broker's trace cannot be read: %s", error)
+                log.debug("invalid trace line from the broker: %s", error)
             else:
                 self._trace.record(self.greeting.peer, traced.dir, traced.line.encode())
             return True
@@ -150,11 +151,11 @@ class WarmClient(AcpClient):
         try:
             self._on_stderr(msgspec.json.decode(params, type=_Stderr).text.encode())
         except UNDECODABLE as error:
-            log.debug("what the broker told of stderr cannot be read: %s", error)
+            log.debug("invalid stderr notification from the broker: %s", error)
         return True
 
     def _answered_elsewhere(self, params: Raw) -> None:
-        """Another surface has decided what this one was asked: the question here is over."""
+        """Another surface has answered the question that is open here: withdraw it."""
         from dragoman.broker.protocol import AnsweredElsewhere
         from dragoman.client.permissions import Answer
         from dragoman.policy.approver import Approver
@@ -164,21 +165,22 @@ class WarmClient(AcpClient):
             told = msgspec.json.decode(params, type=AnsweredElsewhere)
             answer = Answer(told.kind)
         except (*UNDECODABLE, ValueError) as error:
-            log.debug("an answer of another surface cannot be read: %s", error)
+            log.debug("invalid notification of an answer: %s", error)
             return
         if isinstance(permit, Approver):
             permit.answered_elsewhere(told.tool_call_id, answer)
 
     def cancel_meta(self, why: DragomanError | None) -> dict[str, Any] | None:
-        """A broker writes down how a turn ended, so it is told when its time was over."""
+        """Cancel with the reason: the broker records how a turn ended, so it must know about a
+        timeout."""
         if not isinstance(why, BudgetExceeded):
             return None
         return {"dragoman": {"expired": {"budget": why.budget, "timeout": why.timeout}}}
 
     def explain(self, error: DragomanError) -> DragomanError:
-        """The error to give to the caller: what happened in the broker is raised as if here."""
+        """The error for the caller: an error in the broker is raised as if it happened here."""
         if isinstance(error, RemoteError):
-            # Not at the top: most calls do not fail.
+            # Imported here: most calls do not fail.
             from dragoman.broker.error_codec import revive
 
             revived = revive(error.data, error.message)
@@ -194,7 +196,7 @@ class WarmPeer(AcpPeer):
     async def open(self, opening: Opening) -> Session:
         own = {name: value for name, value in opening.metadata.items() if name != META}
         if own:
-            # An agent that speaks ACP gets them as they are; a gateway reads them among ours.
+            # An ACP agent gets them unchanged; a gateway reads them from our part of `_meta`.
             ours = {**opening.metadata.get(META, {}), METADATA: own}
             opening = structs.replace(opening, metadata={**own, META: ours})
         return await super().open(opening)
@@ -208,7 +210,8 @@ class WarmPeer(AcpPeer):
         if not given or kinds.get(method_id) not in SECRET_KINDS:
             await super().authenticate(method_id, password=password, token=token)
             return
-        # Only the gateway before an agent of another dialect says that a method takes a secret.
+        # Only the gateway in front of an agent of another dialect says that a method takes a
+        # secret.
         request = acp.AuthenticateRequest(method_id=method_id, meta={META: given})
         await self.client.ask(acp.AUTHENTICATE, request, timeout=None)
 
@@ -222,9 +225,9 @@ def spec_of(
     ttl: float | None = None,
     max_idle: int | None = None,
 ) -> BrokerSpec:
-    """The broker that these options ask for; the same options ask for the same broker.
+    """The broker spec for these options; the same options give the same broker.
 
-    Raises `BrokerUnavailable` if one of the options cannot be told to another process.
+    Raises `BrokerUnavailable` if an option cannot be sent to another process.
     """
     options = options or ConnectOptions()
     spoken = dialect_of(way, options)
@@ -236,13 +239,13 @@ def spec_of(
     )
     chosen = {**options_of(way, spoken, options.permit), **(options.details or {})}
     if spoken == ACP:
-        # What only the caller's own client can do (callbacks, for example) stays with it.
+        # Options that only the caller's own client can use (callbacks, for example) stay with it.
         chosen = {name: value for name, value in chosen.items() if _is_plain(value)}
     elif not _is_plain(chosen):
-        raise BrokerUnavailable("the options for this peer cannot be handed to a broker")
+        raise BrokerUnavailable("the options for this peer cannot be sent to a broker")
     shared = plain_of(options) | {
         "max_line_size": line_size_of(way, options),
-        # The agent is offered to write files; each caller decides whether that is allowed.
+        # File writing is offered to the agent; each caller decides whether it is allowed.
         "write_files": options.write_files or spoken == ACP,
     }
     return BrokerSpec(
@@ -254,7 +257,7 @@ def spec_of(
         protocol=spoken,
         env=environment,
         search_path=search_path_of(environment.get("PATH", "")),
-        # A session has its own folder in these dialects, so a whole project shares one process.
+        # A session has its own directory in these dialects, so a whole project shares one process.
         workspace=str(root_of(folder)) if spoken in (ACP, CODEX) else str(folder),
         details=chosen,
         budgets=_for_all(options.budgets, way.budgets()),
@@ -284,10 +287,10 @@ async def open_warm(
     max_idle: int | None = None,
     on_fallback: Callable[[BrokerUnavailable], None] | None = None,
 ) -> AsyncIterator[Peer]:
-    """`catalogue.open.open_peer` through a broker, which is started if there is none, and stays.
+    """`catalogue.open.open_peer` through a broker, which is started if none runs and keeps running.
 
-    `ttl` is how many seconds it stays when it is idle. Where no broker is available, the peer is
-    started directly, and `on_fallback` is called with the reason; without it the reason is logged.
+    `ttl` is its idle timeout in seconds. If no broker is available, the peer is started directly
+    and `on_fallback` is called with the reason; without it the reason is logged.
     """
     options = options or ConnectOptions()
     # Read twice if the peer is started directly after all.
@@ -302,7 +305,7 @@ async def open_warm(
         if on_fallback is not None:
             on_fallback(error)
         else:
-            log.warning("%s is started without a broker: %s", launch.name, error)
+            log.warning("starting %s without a broker: %s", launch.name, error)
     if peer is not None:
         async with peer:
             yield peer
@@ -314,7 +317,7 @@ async def open_warm(
 def _near_options(
     launch: LaunchSpec, spec: BrokerSpec, workspace: Path, options: ConnectOptions
 ) -> ClientOptions:
-    """The options of the client between this process and the broker. Raises `Unsupported` if ACP
+    """Options of the client between this process and the broker. Raises `Unsupported` if ACP
     has no such detail."""
     usual = launch.budgets()
     budgets = options.budgets or usual
@@ -330,7 +333,7 @@ def _near_options(
         guard=guard,
         budgets=structs.replace(
             budgets,
-            # A caller in a hurry does not wait for the broker's reason.
+            # A caller with a short timeout does not wait for the broker's reason.
             initialize=budgets.initialize
             + (0 if budgets.initialize < usual.initialize else budgets.spawn + BROKER_MARGIN),
             session=budgets.session + (0 if budgets.session < usual.session else BROKER_MARGIN),
@@ -377,9 +380,9 @@ async def _reach(
             gone = client.connection.failure is not None
             await client.aclose()
             if not gone:
-                # It was the peer that ended, and the broker says so.
+                # The peer ended, and the broker reports it.
                 raise
-            # The broker has gone between its hello and the handshake. Nothing was prompted.
+            # The broker ended between its hello and the handshake. Nothing was prompted.
             lost = error
         except CallTimeout as error:
             await client.aclose()
@@ -391,12 +394,14 @@ async def _reach(
             raise
         else:
             return peer
-    raise BrokerUnavailable(f"the broker {reached.endpoint.name} goes away again and again: {lost}")
+    raise BrokerUnavailable(
+        f"the broker {reached.endpoint.name} keeps ending during the handshake: {lost}"
+    )
 
 
 def _unanswered(way: LaunchSpec, options: ConnectOptions) -> DragomanError:
     """The error for a peer that did not answer the handshake in the caller's time, as a direct
-    start of it raises it. The broker may wait longer for it, for others."""
+    start raises it. The broker may wait longer, for other callers."""
     from dragoman.client import handshake_errors
 
     late = CallTimeout(acp.INITIALIZE.name, (options.budgets or way.budgets()).initialize)
@@ -405,9 +410,9 @@ def _unanswered(way: LaunchSpec, options: ConnectOptions) -> DragomanError:
 
 
 async def complete(way: LaunchSpec, spec: BrokerSpec, *, inherit: Iterable[str]) -> BrokerSpec:
-    """The spec with what only a start needs: which values are secret, and what the card says.
+    """The spec with the fields that only a start needs: secret values and the card's facts.
 
-    `inherit` names the variables that the caller hands over. Raises `NotInstalled` if the peer
+    `inherit` names the variables that the caller passes on. Raises `NotInstalled` if the peer
     cannot run here.
     """
     from dragoman.catalogue.card import CARDS, CardStore
@@ -426,9 +431,9 @@ async def complete(way: LaunchSpec, spec: BrokerSpec, *, inherit: Iterable[str])
 
 
 def _for_all(budgets: Budgets | None, usual: Budgets) -> Budgets:
-    """The budgets of a broker. It serves others, too, and they must not run out of time because the
-    first caller was in a hurry: that one watches over its own turn, and tells what counts when it
-    has left."""
+    """The budgets of a broker. It also serves other callers, which must not time out because
+    the first one set a short limit: that caller watches its own turn, and sends the budgets
+    that apply after it disconnects."""
     if budgets is None:
         return usual
     longest: dict[str, float | None] = {}
@@ -439,7 +444,7 @@ def _for_all(budgets: Budgets | None, usual: Budgets) -> Budgets:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value can be told to another process."""
+    """Whether a value can be sent to another process."""
     try:
         msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):

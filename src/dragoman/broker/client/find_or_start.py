@@ -38,26 +38,26 @@ log = logging.getLogger(__name__)
 
 
 class StartTimes(Struct, frozen=True, kw_only=True):
-    """How long to wait for what, in seconds."""
+    """Timeouts in seconds."""
 
     answer: float = ANSWER_TIMEOUT
-    """The answer to a hello, before a broker counts as hung."""
+    """For the response to hello, before a broker counts as hung."""
     name: float = 10.0
-    """For a name that is held and where nobody listens: a broker that is just starting, or gives
-    the name up, does so within a second."""
+    """For a name that is held while nothing listens: a broker that is starting or releasing the
+    name does so within a second."""
     start: float = 30.0
-    """From the start of a broker's program to its being there, with Python on a cold disk."""
+    """From the start of a broker's program until it listens, with Python on a cold disk."""
     death: float = 5.0
-    """From a kill to the name being free."""
+    """From a kill until the name is free."""
     total: float = 60.0
-    """All of it together, replacements included."""
+    """For everything together, including replacements."""
 
 
 TIMES: Final = StartTimes()
 
 
 class FoundBroker(Struct, frozen=True, kw_only=True):
-    """An open connection to a broker that is of use."""
+    """An open connection to a usable broker."""
 
     connection: Connection
     greeting: BrokerHello
@@ -75,11 +75,11 @@ async def ensure(
     program: Sequence[str] | None = None,
     settings: ConnectionSettings | None = None,
 ) -> FoundBroker:
-    """A connection to the broker of this spec, which is started if there is none.
+    """Connect to the broker of this spec, and start one if none runs.
 
-    `prepare` is awaited before a start: it completes the spec by what needs not be known to find a
-    broker, and what it raises comes out. A broker that is there is told a new `ttl`. Raises
-    `BrokerUnavailable` if no broker can be had; nothing was prompted then.
+    `prepare` is awaited before a start: it adds what is not needed to find a broker, and its
+    exceptions propagate. A running broker is sent a new `ttl`. Raises `BrokerUnavailable` if no
+    broker is available; nothing was prompted then.
     """
     endpoint = endpoint_of(endpoint_name(spec), spec.paths)
     endpoint.make_safe()
@@ -88,7 +88,7 @@ async def ensure(
         async with asyncio.timeout(times.total):
             found = await search.call(started=False)
             if found is None:
-                # Not at the top: most calls find a broker that is there.
+                # Imported here: most calls find a running broker.
                 from dragoman.broker.client import launch
 
                 found = await launch.start_until_found(search, prepare, program or launch.PROGRAM)
@@ -121,10 +121,10 @@ class BrokerSearch:
         self.endpoint = endpoint
         self.times = times
         self.hung: bytes | None = None
-        """What stood in the lock of a broker that did not answer."""
+        """The lock's text of a broker that did not answer."""
 
     async def call(self, *, started: bool) -> FoundBroker | None:
-        """Connect and say hello; None if there is nobody who is of use."""
+        """Connect and send hello; None if there is no usable broker."""
         try:
             stream = await open_stream(self.endpoint.address, timeout=self.times.answer)
         except ConnectError:
@@ -151,11 +151,11 @@ class BrokerSearch:
             self.hung = read_text(self.endpoint.lock)
             return None
         except ConnectionLost:
-            # It ends at this very moment.
+            # It is just ending.
             return None
         except CallError as error:
             raise BrokerUnavailable(
-                f"whoever listens at {self.endpoint.address} is no broker: {error}"
+                f"the program listening at {self.endpoint.address} is not a broker: {error}"
             ) from error
         finally:
             if not keep:
@@ -167,36 +167,36 @@ class BrokerSearch:
         reason = outdated(greeting, self.spec)
         if reason is None:
             return True
-        log.info("the broker %s gives way: %s", self.endpoint.name, reason)
+        log.info("replacing the broker %s: %s", self.endpoint.name, reason)
         await ask(connection, STOP, {"drain": True, "ifIdle": False}, timeout=self.times.answer)
         return False
 
 
 def outdated(greeting: BrokerHello, spec: BrokerSpec) -> str | None:
-    """Why a broker is to be replaced by one of ours; None if it is not.
+    """Why a broker has to be replaced; None if it can be used.
 
-    An older dragoman makes do with a newer broker, as long as both understand each other: two
-    installations must not throw out each other's brokers in turns.
+    An older dragoman uses a newer broker if both understand each other: two installations must not
+    keep replacing each other's brokers.
     """
     if greeting.identity and greeting.identity != spec.identity_digest:
         return "the peer's files have changed"
     if _version(greeting.version) < _version(spec.version):
-        return f"it is dragoman {greeting.version}, and this is {spec.version}"
+        return f"it runs dragoman {greeting.version}, and this is {spec.version}"
     if greeting.protocol != PROTOCOL:
         raise BrokerUnavailable(
-            f"the broker is dragoman {greeting.version}, which this dragoman {spec.version} does "
+            f"the broker runs dragoman {greeting.version}, which this dragoman {spec.version} does "
             "not understand; upgrade this one, or stop the broker"
         )
     return None
 
 
 def _version(text: str) -> tuple[tuple[int, str], ...]:
-    """A version for comparison: numbers as numbers, and before any words at the same place."""
+    """A version as a sort key: numbers as numbers, and before any words in the same place."""
     parts: list[tuple[int, str]] = []
     for word in text.split("+")[0].split("."):
         digits = word[: len(word) - len(word.lstrip("0123456789"))]
         rest = word[len(digits) :]
-        # "0rc1" is before "0": a word after the number makes it smaller than none.
+        # "0rc1" is before "0": a word after the number sorts before no word.
         parts.append((int(digits) if digits else -1, rest or "~"))
     return tuple(parts)
 

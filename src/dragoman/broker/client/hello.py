@@ -37,25 +37,28 @@ from dragoman.wire.messages import UNDECODABLE
 from dragoman.wire.peer import Noise, Stray
 
 ANSWER_TIMEOUT: Final = 10.0
-"""Seconds for an answer that needs no peer. A broker answers within a millisecond; ten seconds on
-a machine that swaps are possible, and a broker that is given up is killed with its turns."""
+"""Timeout in seconds for a response that needs no peer. A broker answers within a millisecond;
+ten seconds are possible on a machine that swaps, and a broker that times out is killed with its
+turns."""
 
 MAX_ANSWER_SIZE: Final = 4 * 1024 * 1024
-"""Bytes of such an answer. The status of a broker with thousands of sessions has less."""
+"""Maximum bytes of such a response. The status of a broker with thousands of sessions is
+smaller."""
 
 PROBE_INTERVAL: Final = 10.0
-"""Seconds without a message from a broker before it is probed. A working agent is rarely silent for
-longer, so that most turns are never probed."""
+"""Seconds without a message from a broker before it is probed. A working agent is rarely silent
+for longer, so most turns are never probed."""
 
 PROBE_TIMEOUT: Final = ANSWER_TIMEOUT
-"""Seconds for the answer to a probe. A ping needs no peer, so it is answered like a hello."""
+"""Timeout in seconds for the response to a probe. A ping needs no peer, so it is answered like
+a hello."""
 
 
 class BrokerHello(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a broker says of itself."""
+    """A broker's response to hello."""
 
     version: str
-    """Of its dragoman."""
+    """Version of its dragoman."""
     protocol: int
     peer: str = ""
     workspace: str = ""
@@ -65,11 +68,11 @@ class BrokerHello(Struct, frozen=True, kw_only=True, rename="camel"):
     state: str = ""
     ttl: float | None = None
     identity: str = ""
-    """Of the peer's files, in one word; empty if it does not tell."""
+    """Digest of the peer's files; empty if not reported."""
 
 
 class _Greeting(Ignore):
-    """Before its answer a broker says nothing: what comes then is not from a broker of ours."""
+    """Rejects messages before the response: a broker sends none, so this is not a broker."""
 
     def attach(self, connection: Connection) -> None:
         self._connection = connection
@@ -77,7 +80,7 @@ class _Greeting(Ignore):
     def noise(self, noise: Noise | Stray) -> None:
         if isinstance(noise, Noise):
             self._connection.fail(
-                ConnectionLost("the program that listens there does not speak as a broker does")
+                ConnectionLost("the program that listens there does not speak the broker protocol")
             )
 
 
@@ -98,7 +101,7 @@ def started(stream: Stream, *, settings: ConnectionSettings | None = None) -> Co
         End.CLIENT,
         _Greeting(),
         settings=settings or ConnectionSettings(max_line_size=MAX_ANSWER_SIZE),
-        # A trace is of the talk with the peer, see `connect.WarmClient`.
+        # A trace shows the peer's traffic, see `connect.WarmClient`.
         trace=False,
     )
     connection.start()
@@ -108,8 +111,8 @@ def started(stream: Stream, *, settings: ConnectionSettings | None = None) -> Co
 async def ask(
     connection: Connection, method: str, params: Any, *, timeout: float = ANSWER_TIMEOUT
 ) -> Any:
-    """Send a request and wait for the answer. Raises `CallTimeout`, `ConnectionLost`, `RemoteError`
-    or `InvalidAnswer`."""
+    """Send a request and wait for the response. Raises `CallTimeout`, `ConnectionLost`,
+    `RemoteError` or `InvalidAnswer`."""
     raw = await connection.call(method, params, timeout=timeout)
     try:
         return msgspec.json.decode(raw)
@@ -125,7 +128,7 @@ async def say_hello(
     ttl: float | None = None,
     timeout: float = ANSWER_TIMEOUT,
 ) -> BrokerHello:
-    """Learn who answers. Raises `InvalidAnswer` if it is no broker."""
+    """Send hello. Raises `InvalidAnswer` if the response is not from a broker."""
     params: dict[str, Any] = {"version": version, "identity": identity}
     if ttl is not None:
         params["ttl"] = ttl
@@ -139,7 +142,7 @@ async def say_hello(
 async def ask_broker(
     address: str, method: str, params: Any, *, timeout: float = ANSWER_TIMEOUT
 ) -> Any:
-    """Send one request on a connection of its own.
+    """Send one request on a separate connection.
 
     Raises `ConnectError`, or what `ask` raises.
     """
@@ -150,13 +153,13 @@ async def ask_broker(
         await connection.aclose()
 
 
-# -- a broker that hangs
+# -- hung brokers
 
 
 def watch(connection: Connection, address: str, name: str, *, always: bool = False) -> None:
-    """Fail a connection to the broker `name` when the broker does not answer a probe any more.
+    """Fail a connection to the broker `name` when the broker no longer answers a probe.
 
-    It is probed while a call waits for it, or `always`, for a connection that only listens.
+    It is probed while a call is pending, or `always`, for a connection that only listens.
     """
     connection.tasks.start(_watch(connection, address, name, always), "watch the broker")
 
@@ -173,14 +176,14 @@ async def _watch(connection: Connection, address: str, name: str, always: bool) 
 
 
 async def wait_hung(address: str) -> None:
-    """Wait until a broker does not answer any more. For a caller that only passes bytes on, and
-    does not know whether one of them is a call that waits."""
+    """Wait until a broker no longer answers. For a caller that only copies bytes and does not
+    know whether a call is pending."""
     while not await is_hung(address):  # noqa: ASYNC110 - it is another process
         await asyncio.sleep(PROBE_INTERVAL)
 
 
 async def is_hung(address: str) -> bool:
-    """Whether a broker takes connections and does not answer. One that is gone is not hung."""
+    """Whether a broker accepts connections but does not answer. One that has ended is not hung."""
     try:
         await ask_broker(address, PING, {}, timeout=PROBE_TIMEOUT)
     except CallTimeout:
@@ -197,7 +200,7 @@ async def require_answer(address: str, name: str) -> None:
 
 
 def unanswered(name: str, timeout: float) -> str:
-    """What to say of a broker that does not answer, and what to do about it."""
+    """Error text for a broker that does not answer, with the remedy."""
     return (
         f"the broker {name} does not answer within {timeout:g} s; "
         f"`dragoman broker stop {name}` ends it, `dragoman broker logs {name}` shows what it did"

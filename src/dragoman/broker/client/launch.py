@@ -1,10 +1,10 @@
-"""Start a broker as a detached process and wait until it listens; replace one that is hung.
+"""Start a broker as a detached process and wait until it listens; replace a hung one.
 
 Sends the spec on a pipe, reads one line back (ready, name taken, or failed and why) and directs
 stderr to the broker's log. No secret is on the command line or in the environment. Callers that
-arrive at the same time start one broker between them (the `.starting` lock). A broker is alive if
-its lock is held and it answers hello; a process is killed only if its identity is proved.
-`broker.client.find_or_start` looks for a broker that is there.
+arrive at the same time start only one broker (the `.starting` lock). A broker is alive if its lock
+is held and it answers hello; a process is killed only if its identity is proved.
+`broker.client.find_or_start` looks for a running broker.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ if TYPE_CHECKING:
     from dragoman.broker.client.find_or_start import BrokerSearch, FoundBroker, Prepare
 
 PROGRAM: Final = (sys.executable, "-P", "-m", "dragoman.broker")
-"""Without the working folder on the path of imports: a checkout must not bring its own dragoman."""
+"""Without the working directory on the import path: a checkout must not bring its own dragoman."""
 
 ROOT: Final = os.path.abspath(os.sep)
 
 LOOK_INTERVAL: Final = 0.02
-"""Seconds between two looks at what another process does: it starts, drains or dies."""
+"""Seconds between two checks of another process that starts, drains or ends."""
 
 MAX_STARTS: Final = 3
-"""Starts for one caller: a broker that dies at once this often will not get better."""
+"""Maximum starts per caller: a broker that dies at once this often will not recover."""
 
 REAP_TIMEOUT: Final = 1.0
-"""Seconds to wait for the end of the first process, which is over when the second speaks."""
+"""Seconds to wait for the end of the first process, which has ended when the second one reports."""
 
 REAP_INTERVAL: Final = 0.005
 
 MAX_LOG_SIZE: Final = 1024 * 1024
-"""Bytes of a log at which the next start begins a new one and keeps this one as the old one."""
+"""Size in bytes at which the next start rotates the log."""
 
 TAIL_SIZE: Final = 4 * 1024
 """Bytes of the end of a log that are shown with an error."""
 
 MAX_WORD_SIZE: Final = 256 * 1024
-"""Bytes of the line by which a new broker says how it went."""
+"""Maximum bytes of the line in which a new broker reports its start."""
 
 log = logging.getLogger(__name__)
 
@@ -65,13 +65,13 @@ log = logging.getLogger(__name__)
 async def start_until_found(
     search: BrokerSearch, prepare: Prepare | None, program: Sequence[str]
 ) -> FoundBroker:
-    """Start the broker that nobody answered for, and connect to it."""
+    """Start the broker, since none answered, and connect to it."""
     endpoint = search.endpoint
     starts = 0
     while True:
         mine = try_lock(endpoint.starting)
         if mine is None:
-            # Another caller starts it; it will be there in a moment.
+            # Another caller is starting it; it will listen in a moment.
             await asyncio.sleep(LOOK_INTERVAL)
         else:
             with mine:
@@ -79,14 +79,14 @@ async def start_until_found(
                     spec = search.spec if prepare is None else await prepare(search.spec)
                     await start(spec, endpoint, timeout=search.times.start, program=program)
                     starts += 1
-                    # While the lock is held, nobody else starts another one.
+                    # While the lock is held, no other caller starts a broker.
                     found = await search.call(started=True)
                     if found is not None:
                         return found
                     if starts >= MAX_STARTS:
                         raise BrokerUnavailable(
-                            f"the broker {endpoint.name} ended {starts} times as soon as it was "
-                            f"there; its log: {endpoint.log}",
+                            f"the broker {endpoint.name} ended {starts} times right after its "
+                            f"start; its log: {endpoint.log}",
                             log_tail=log_tail(endpoint.log),
                         )
         found = await search.call(started=starts > 0)
@@ -95,9 +95,9 @@ async def start_until_found(
 
 
 async def _clear(search: BrokerSearch) -> bool:
-    """Make sure that the name is free, while nobody else may start a broker.
+    """Ensure that the name is free, while no other caller may start a broker.
 
-    True if somebody answers after all. A holder that neither answers nor goes is killed.
+    True if a broker answers after all. A holder that neither answers nor ends is killed.
     """
     lock = search.endpoint.lock
     if search.hung is not None and search.hung == read_text(lock) and is_held(lock):
@@ -125,10 +125,10 @@ async def _remove_holder(search: BrokerSearch, text: bytes) -> None:
         if not is_held(lock):
             return
         raise BrokerUnavailable(
-            f"somebody holds {lock} and does not answer, and it is not known which process "
-            "that is; remove the file if you know that no broker runs"
+            f"{lock} is held by an unknown process that does not answer; "
+            "remove the file if you know that no broker runs"
         )
-    log.warning("the broker %s does not answer; process %d is killed", lock.stem, holder.pid)
+    log.warning("the broker %s does not answer; killing process %d", lock.stem, holder.pid)
     kill(holder, signal.SIGKILL)
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + search.times.death
@@ -146,7 +146,7 @@ async def start(
 ) -> None:
     """Start a broker and wait until it listens.
 
-    Raises `BrokerUnavailable`, with the end of its log, or what the broker says is wrong.
+    Raises `BrokerUnavailable` with the end of its log, or the error that the broker reports.
     """
     told: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     word = _Word(told)
@@ -165,7 +165,7 @@ async def start(
             ours.callback(reader.close)
             pid = start_detached(
                 program,
-                # Not the workspace, which may be removed while the broker lives.
+                # Not the workspace, which may be removed while the broker runs.
                 cwd=ROOT,
                 env=_own_python(),
                 stdin=stdin,
@@ -181,7 +181,7 @@ async def start(
         reader.start()
         try:
             async with asyncio.timeout(timeout):
-                # One that dies before it has read all of it has said why on stderr.
+                # If it dies before it has read everything, the reason is on stderr.
                 with contextlib.suppress(ConnectionLost):
                     writer.write(spec.encode() + b"\n")
                     await writer.aclose(timeout)
@@ -190,7 +190,7 @@ async def start(
             end_detached(pid)
             tail = log_tail(endpoint.log, log_size)
             raise BrokerUnavailable(
-                f"the broker for {spec.peer} was not there within {timeout:g} s{_shown(tail)}",
+                f"the broker for {spec.peer} did not start within {timeout:g} s{_shown(tail)}",
                 log_tail=tail,
             ) from None
     await _reap(pid)
@@ -198,7 +198,7 @@ async def start(
 
 
 async def _reap(pid: int) -> None:
-    """The program that was started goes on in a process of its own; the first one has ended."""
+    """The started program continues in another process; the first one has ended."""
     give_up_at = asyncio.get_running_loop().time() + REAP_TIMEOUT
     while pid in reap_detached():
         if asyncio.get_running_loop().time() >= give_up_at:
@@ -207,11 +207,11 @@ async def _reap(pid: int) -> None:
 
 
 def _ignore(error: OSError) -> None:
-    """The new process does not read any more: what it says, or its log, tells why."""
+    """The new process stopped reading: its status line or its log has the reason."""
 
 
 class _Word:
-    """Collects the one line that a new broker says."""
+    """Collects the status line of a new broker."""
 
     def __init__(self, told: asyncio.Future[bytes]) -> None:
         self._told = told
@@ -239,14 +239,14 @@ def _judge(answer: bytes, spec: BrokerSpec, endpoint: Endpoint, log_size: int) -
     if isinstance(word, dict) and word.get("ready"):
         return
     if isinstance(word, dict) and word.get("taken"):
-        # Somebody else has the name; the next look will find who.
+        # Another broker has the name; the next attempt will find it.
         return
     error = revive(word.get("failed")) if isinstance(word, dict) else None
     if error is not None:
         raise error
     tail = log_tail(endpoint.log, log_size)
     raise BrokerUnavailable(
-        f"the broker for {spec.peer} ended before it was there{_shown(tail)}", log_tail=tail
+        f"the broker for {spec.peer} ended during its start{_shown(tail)}", log_tail=tail
     )
 
 
@@ -259,9 +259,9 @@ def _shown(tail: str) -> str:
 
 
 def open_log(path: Path) -> tuple[int, int]:
-    """A descriptor to write the log to, and how much is in it already.
+    """A descriptor of the log file, and its current size.
 
-    Without a folder that can be written to, there is no log and all the rest.
+    If the directory is not writable, the broker runs without a log.
     """
     try:
         make_private(path.parent)
@@ -276,7 +276,7 @@ def open_log(path: Path) -> tuple[int, int]:
 
 
 def log_tail(path: Path, start: int = 0) -> str:
-    """The end of a log, of what was written behind `start`."""
+    """The end of a log, of what was written after `start`."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -287,7 +287,7 @@ def log_tail(path: Path, start: int = 0) -> str:
 
 
 def _own_python() -> dict[str, str]:
-    """What lets the new program find this very dragoman, where it is not installed."""
+    """Environment by which the new program finds this dragoman if it is not installed."""
     home = Path(version.__file__).resolve().parents[1]
     installed = any(part in ("site-packages", "dist-packages") for part in home.parts)
     return {} if installed else {"PYTHONPATH": str(home)}

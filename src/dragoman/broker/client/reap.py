@@ -24,23 +24,23 @@ from dragoman.transports.process.identity import ProcessState, kill, state_of
 from dragoman.transports.process.strays import find_owned
 
 SWEEP_TIMEOUT: Final = 3.0
-"""Seconds to hunt for the processes of one dead broker. They are gone within milliseconds."""
+"""Seconds to look for the processes of one dead broker. They are gone within milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """What was removed of one broker."""
+    """What was removed for one dead broker."""
 
     name: str
     processes: int
-    """How many were killed."""
+    """Number of processes killed."""
     files: tuple[str, ...]
 
 
 def sweep(folder: Path) -> list[Reaped]:
-    """Clean up after every broker that is dead. Blocks for a moment if there is something to kill.
+    """Clean up after every dead broker. Blocks for a moment if there are processes to kill.
 
-    Several may sweep at once, also while brokers start: who is alive is not touched.
+    Safe to run concurrently, also while brokers start: live ones are not touched.
     """
     found = [*_sweep_records(folder), *_sweep_files(folder)]
     return [one for one in found if one.processes or one.files]
@@ -50,7 +50,8 @@ def _sweep_records(folder: Path) -> list[Reaped]:
     reaped: list[Reaped] = []
     for path, record in read_records(folder):
         if record is None:
-            # A newer dragoman may write another form; an own process may be just replacing it.
+            # A newer dragoman may use another format, or its process may be replacing the file
+            # right now.
             continue
         if state_of(record.broker) is not ProcessState.DEAD:
             continue
@@ -62,14 +63,14 @@ def _sweep_records(folder: Path) -> list[Reaped]:
 
 
 def _end_processes(record: BrokerRecord) -> int:
-    """Kill what a dead broker had started and what that has started; how many it was."""
+    """Kill the children of a dead broker and their descendants; returns how many."""
     groups = [one.pid for one in record.children if state_of(one) is ProcessState.ALIVE]
     marked = set(find_owned(record.owner)) if record.owner else set()
     if not groups and not marked:
         return 0
     for child in record.children:
         if state_of(child) is ProcessState.ALIVE:
-            # It leads the group of its number and lived a moment ago, so this is its group.
+            # It leads the group of its number and was alive a moment ago, so this is its group.
             warden.kill_group(child.pid)
             kill(child, signal.SIGKILL)
     if record.owner:
@@ -78,11 +79,12 @@ def _end_processes(record: BrokerRecord) -> int:
 
 
 def _remove_address(folder: Path, record: BrokerRecord) -> list[str]:
-    """The socket and the lock of a dead broker, unless somebody else has the name by now."""
+    """Remove the socket and the lock of a dead broker, unless another broker has the name by
+    now."""
     removed: list[str] = []
     if not (folder / f"{record.name}{LOCK}").exists() and not os.path.lexists(record.address):
         return removed
-    # Held while the files are removed, so that nobody can begin to listen there meanwhile.
+    # Held while the files are removed, so that no broker starts to listen there meanwhile.
     lock = try_lock(folder / f"{record.name}{LOCK}")
     if lock is None:
         return removed
@@ -94,7 +96,7 @@ def _remove_address(folder: Path, record: BrokerRecord) -> list[str]:
 
 
 def _sweep_files(folder: Path) -> list[Reaped]:
-    """Sockets and locks that no record speaks of: a broker died before it had one."""
+    """Remove sockets and locks without a record: the broker died before it wrote one."""
     reaped: list[Reaped] = []
     try:
         names = sorted(path.name for path in folder.iterdir())
@@ -107,7 +109,7 @@ def _sweep_files(folder: Path) -> list[Reaped]:
             continue
         path = folder / (name if kind == STARTING else f"{endpoint}{LOCK}")
         if is_held(path) or not (folder / name).exists():
-            # Somebody has it, or has just given it up in order.
+            # It is in use, or was just released in order.
             continue
         lock = try_lock(path)
         if lock is None:
@@ -122,7 +124,7 @@ def _sweep_files(folder: Path) -> list[Reaped]:
 
 
 def _remove_socket(path: Path) -> bool:
-    """Remove a socket; anything else at its place is not ours to remove."""
+    """Remove a socket; any other file at its path is left alone."""
     if sys.platform == "win32":
         return False
     try:

@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.broker")
 
 CLOSE_TIMEOUT: Final = 10.0
-"""Seconds for a peer to close a session. It is closed here in any case."""
+"""Timeout in seconds for a peer to close a session. It is closed here in any case."""
 
 
 async def statuses(paths: Paths) -> list[tuple[BrokerRecord, dict[str, Any] | None]]:
-    """Every broker that lives, with what it says of itself; None if it does not answer."""
+    """Every running broker with its status; None if it does not answer."""
     brokers = list_brokers(paths)
     told = await asyncio.gather(*(status_of(record) for record in brokers))
     return list(zip(brokers, told, strict=True))
 
 
 async def broker_with(session: SessionRecord, paths: Paths) -> BrokerRecord | None:
-    """The broker that has a stored session open, if one has."""
+    """The broker that has a stored session open, if any."""
     candidates = [record for record in list_brokers(paths) if record.peer == session.peer]
     told = await asyncio.gather(*(status_of(record) for record in candidates))
     for record, status in zip(candidates, told, strict=True):
@@ -61,14 +61,14 @@ async def broker_with(session: SessionRecord, paths: Paths) -> BrokerRecord | No
 
 
 async def silent_brokers(peer: str, paths: Paths) -> list[BrokerRecord]:
-    """The brokers of a peer that live and do not say what they have open."""
+    """The running brokers of a peer that do not report their open sessions."""
     candidates = [each for each in list_brokers(paths) if each.peer == peer and not each.draining]
     told = await asyncio.gather(*(status_of(record) for record in candidates))
     return [record for record, status in zip(candidates, told, strict=True) if status is None]
 
 
 async def sessions_in(broker: str, paths: Paths) -> list[dict[str, Any]]:
-    """The sessions that the broker of this name knows; none if it does not answer."""
+    """The sessions of the broker of this name; none if it does not answer."""
     for record in list_brokers(paths):
         if record.name == broker and (status := await status_of(record)) is not None:
             told = status.get("sessions")
@@ -77,10 +77,9 @@ async def sessions_in(broker: str, paths: Paths) -> list[dict[str, Any]]:
 
 
 async def take_over(session: SessionRecord, *, broker: str | None, pid: int, paths: Paths) -> None:
-    """See to it that nobody else has a stored session open that is to go on here: in `broker`, or
-    in a process of our own, of which `pid` runs the turns. Two processes with one session would
-    not know of each other's turns. Raises `TurnInProgress` where somebody uses it.
-    """
+    """Ensure that no other process has a stored session open that is to continue here: in
+    `broker`, or in the process `pid`, which runs its turns itself. Two processes with one
+    session would not see each other's turns. Raises `TurnInProgress` if it is in use."""
     others = [
         record
         for record in list_brokers(paths)
@@ -90,21 +89,21 @@ async def take_over(session: SessionRecord, *, broker: str | None, pid: int, pat
         try:
             told = await ask_broker(record.address, RELEASE, {"sessionId": session.peer_session_id})
             if told.get("released") and not told.get("closed"):
-                # Its peer keeps what it has for as long as it lives.
+                # Its peer keeps the session for as long as it runs.
                 await stop_broker(record, if_idle=True)
         except RemoteError as error:
             refused = revive(error.data, error.message)
             if isinstance(refused, TurnInProgress):
                 raise refused from error
-            log.debug("the broker %s releases nothing: %s", record.name, error)
+            log.debug("the broker %s cannot release a session: %s", record.name, error)
         except (ConnectError, ConnectionLost, CallError, BrokerError) as error:
             log.debug("the broker %s does not answer: %s", record.name, error)
-    # What is left runs in a process that is not a broker, or in one that takes no callers any more.
+    # What is left runs outside a broker, or in one that no longer accepts callers.
     require_idle(session.key, session.name or session.key, besides=pid, paths=paths)
 
 
 def require_idle(key: str, named: str, *, besides: int, paths: Paths) -> None:
-    """Raise `TurnInProgress` if another process than `besides` runs a job of a session."""
+    """Raise `TurnInProgress` if a process other than `besides` runs a job of a session."""
     if (job := running_job(key, paths, besides=besides)) is not None:
         raise TurnInProgress(
             f"the job {job.id} of the session {named} has not ended; "
@@ -113,7 +112,7 @@ def require_idle(key: str, named: str, *, besides: int, paths: Paths) -> None:
 
 
 def running_job(key: str, paths: Paths, *, besides: int | None = None) -> JobRecord | None:
-    """A job of a session that some process runs, or another one than `besides`."""
+    """A job of a session that is run by a process other than `besides`."""
     with open_store(read_only=True, paths=paths) as store:
         jobs = [
             *store.jobs("running", session_key=key),
@@ -124,7 +123,7 @@ def running_job(key: str, paths: Paths, *, besides: int | None = None) -> JobRec
 
 
 async def close_at_peer(session: SessionRecord, paths: Paths) -> DragomanError | None:
-    """Let the peer close a session that a broker has open. Returns why it did not."""
+    """Have the peer close a session that a broker has open. Returns why it did not."""
     broker = await broker_with(session, paths)
     if broker is None:
         return None

@@ -173,7 +173,7 @@ def test_what_cannot_be_told_to_another_process_stays_here(paths: Paths, tmp_pat
     options = ConnectOptions(details={"title": "us", "on_url_done": print})
     spec = spec_of(way(), options, workspace=tmp_path, paths=paths)
     assert spec.details == {"title": "us"}
-    with pytest.raises(BrokerUnavailable, match="cannot be handed"):
+    with pytest.raises(BrokerUnavailable, match="cannot be sent to a broker"):
         options = ConnectOptions(details={"x": print})
         spec_of(way(protocol="codex"), options, workspace=tmp_path, paths=paths)
 
@@ -391,7 +391,7 @@ async def test_without_a_folder_for_sockets_the_peer_is_started_directly(
     with caplog.at_level(logging.WARNING):
         async with open_warm(scripted(), workspace=tmp_path, paths=paths):
             pass
-    assert "is started without a broker" in caplog.text
+    assert "without a broker: " in caplog.text
 
 
 @aio
@@ -406,7 +406,7 @@ async def test_brokers_that_die_again_and_again_are_given_up(
         scripted(), workspace=tmp_path, paths=paths, on_fallback=told.append
     ) as peer:
         assert not isinstance(peer.client, WarmClient)
-    assert "again and again" in str(told[0])
+    assert "keeps ending during the handshake" in str(told[0])
     await later[0].tasks.aclose()
 
 
