@@ -277,7 +277,7 @@ def test_servers_that_a_peer_does_not_use_are_named_to_people_and_programs(cli: 
     )
     (cli.cwd / "mcp.json").write_text('{"mcpServers": {"clock": {"command": "true"}}}')
     done = cli("run", "deaf", "servers", "--mcp-config", "mcp.json", "--format", "json")
-    assert "deaf does not use the MCP servers clock: it takes none over stdio" in done.err
+    assert "deaf does not use the MCP servers clock: it supports none over stdio" in done.err
     assert json.loads(done.out.splitlines()[-1])["ignored_mcp_servers"] == ["clock"]
     without = cli("run", "deaf", "servers", "--format", "json")
     assert "MCP" not in without.err

@@ -22,7 +22,7 @@ from dragoman.errors.usage import shown
 
 FIELD: Final = "delegate_to"
 OPT_OUT: Final = "none"
-"""The value of an agent that is never delegated, whatever the routing would say."""
+"""The value for an agent that is never delegated, whatever the routing decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class DelegationTarget:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a file's field does not count."""
+    """Why a file's field is invalid."""
 
     path: Path
     line: int | None
@@ -52,13 +52,13 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class AgentFile:
-    """One agent file as it stands."""
+    """One agent file as it is."""
 
     path: Path
     value: str | None = None
     """The field as written; None if there is none."""
     target: DelegationTarget | None = None
-    """What it names, if that exists."""
+    """The parsed value, if it names something that exists."""
     problem: Problem | None = None
 
     @property
@@ -68,21 +68,21 @@ class AgentFile:
 
 @dataclass(frozen=True, slots=True)
 class AgentFileEdit:
-    """What an edit did."""
+    """The result of an edit."""
 
     files: tuple[Path, ...]
-    """Every file that was meant."""
+    """All files that were selected."""
     changes: tuple[Change, ...]
-    """Those that are different now."""
+    """The files that changed."""
     problems: tuple[Problem, ...]
-    """What is wrong with agent files, and was before."""
+    """Problems of agent files that existed before."""
 
 
 def parse_target(value: str, catalogue: Catalogue) -> DelegationTarget | None:
-    """What a value names; None for `none`. Raises `DelegationInvalid`.
+    """Parse a value; None for `none`. Raises `DelegationInvalid`.
 
-    Names of peers and roles may both hold hyphens. The longest name of a peer that the value begins
-    with is the peer; if a shorter one claims what is left just as well, nobody can tell them apart.
+    Names of peers and roles may both contain hyphens. The longest name of a peer that the value
+    starts with is the peer; if a shorter one claims the rest just as well, the value is ambiguous.
     """
     if value == OPT_OUT:
         return None
@@ -100,13 +100,13 @@ def parse_target(value: str, catalogue: Catalogue) -> DelegationTarget | None:
     if readings[0] in claimed:
         return readings[0]
     if value in catalogue:
-        # The whole of it is the name of a peer, which is longer than any that it begins with.
+        # The whole value is the name of a peer, longer than any other that it starts with.
         raise _unknown_peer(value, catalogue)
     raise _not_claimed(value, readings[0], catalogue)
 
 
 def _readings(value: str, catalogue: Catalogue) -> list[DelegationTarget]:
-    """Every known peer that the value begins with, the longest name first."""
+    """Every known peer that the value starts with, the longest name first."""
     cuts = [place for place, letter in enumerate(value) if letter == "-"]
     return [
         DelegationTarget(value[:cut], value[cut + 1 :])
@@ -119,17 +119,17 @@ def _unknown_peer(value: str, catalogue: Catalogue) -> DelegationInvalid:
     if value in catalogue:
         roles = catalogue.get(value).roles
         wanted = " or ".join(f"{value}-{role}" for role in roles) or "no role: it claims none"
-        return DelegationInvalid(value, "it names a peer and no role", remedy=f"write {wanted}")
+        return DelegationInvalid(value, "it names a peer but no role", remedy=f"write {wanted}")
     known = [OPT_OUT, *(f"{p.name}-{role}" for p in catalogue for role in p.roles)]
     near = _nearest(value.lower(), known)
     peer, _, role = value.rpartition("-")
-    # A value without a hyphen has no role in it, and one of nothing else names no peer either.
+    # A value without a hyphen has no role, and one of only hyphens has no peer.
     name, role = (peer, role or "ROLE") if peer else (role or "NAME", "ROLE")
     add = f"`dragoman peers add {name} --roles {role} -- COMMAND` adds a peer"
     return DelegationInvalid(
         value,
-        f"no peer that is known has a name that it begins with{_meant(near)}",
-        remedy=f"{add}; `dragoman peers` lists those there are",
+        f"it does not start with the name of a known peer{_meant(near)}",
+        remedy=f"{add}; `dragoman peers` lists the known ones",
     )
 
 
@@ -164,11 +164,11 @@ def find_files(
     patterns: Sequence[str],
     cwd: Path | None = None,
 ) -> list[Path]:
-    """The files that are meant: by path or pattern from `cwd`, or by an agent's bare name.
+    """The selected files: by path or pattern from `cwd`, or by an agent's bare name.
 
-    Nothing named means every file that `patterns` find in `folder`. A file is found once, however
-    many names it has. What a pattern finds and what really lies outside of the folder is left out:
-    a link in a checkout shall not lead an edit to somewhere else.
+    Without names, every file that `patterns` find in `folder`. A file is found once, however many
+    names it has. Files that a pattern finds but that really lie outside the directory are left out:
+    a link in a checkout must not redirect an edit.
     """
     cwd = folder if cwd is None else cwd
     found: dict[str, Path] = {}
@@ -178,7 +178,7 @@ def find_files(
         matches = list(_by_name(name, cwd, folder, patterns))
         if not matches:
             raise UsageError(
-                f"there is no agent file {shown(name)}: it is no file in {cwd}, and no agent in "
+                f"no agent file {shown(name)}: it is neither a file in {cwd} nor an agent in "
                 f"{', '.join(str(folder / pattern) for pattern in patterns)}"
             )
         for path in matches:
@@ -188,7 +188,7 @@ def find_files(
 
 def _by_name(name: str, cwd: Path, folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
     path = cwd / name
-    # Unlike `Path.is_file`, it takes names that are too long for what they are.
+    # Unlike `Path.is_file`, this accepts names that are too long.
     if os.path.isfile(path):
         yield path
     elif glob.has_magic(name):
@@ -219,7 +219,7 @@ def list_files(paths: Iterable[Path], catalogue: Catalogue) -> list[AgentFile]:
 
 
 def validate(paths: Iterable[Path], catalogue: Catalogue) -> list[Problem]:
-    """Everything that is wrong with the field in these files."""
+    """All problems of the field in these files."""
     return [file.problem for file in list_files(paths, catalogue) if file.problem is not None]
 
 
@@ -258,10 +258,10 @@ def _without_path(error: FrontMatterInvalid | ConfigInvalid, path: Path) -> str:
 def set_target(
     paths: Sequence[Path], value: str, catalogue: Catalogue, *, others: Collection[Path] = ()
 ) -> AgentFileEdit:
-    """Let every one of these files delegate to `value`.
+    """Set the field to `value` in all of these files.
 
-    The value is checked first. `others` are the agent files that are validated too; if anything is
-    wrong afterwards that was not wrong before, all files are put back.
+    The value is checked first. `others` are further agent files to validate; if there is a problem
+    afterwards that did not exist before, all files are restored.
     """
     parse_target(value, catalogue)
     return _edit(paths, value, catalogue, others)
@@ -270,12 +270,12 @@ def set_target(
 def unset_target(
     paths: Sequence[Path], catalogue: Catalogue, *, others: Collection[Path] = ()
 ) -> AgentFileEdit:
-    """Take the field out of every one of these files."""
+    """Remove the field from all of these files."""
     return _edit(paths, None, catalogue, others)
 
 
 def preview(paths: Sequence[Path], value: str | None) -> list[Change]:
-    """What an edit would change; nothing is written. None takes the field out."""
+    """Preview an edit; nothing is written. None removes the field."""
     return [change for change in _planned(paths, value) if change.before != change.after]
 
 
@@ -311,8 +311,8 @@ def _edit(
 
 
 def refuse_new_problems(before: Iterable[Problem], after: Iterable[Problem]) -> None:
-    """Raise if something is wrong that was not wrong before. Old troubles stop no edit, or a
-    second broken file could never be mended."""
+    """Raise if there is a new problem. Old problems block no edit, or a second broken file
+    could never be fixed."""
     known = {(problem.path, problem.text) for problem in before}
     fresh = [problem for problem in after if (problem.path, problem.text) not in known]
     if fresh:

@@ -21,7 +21,7 @@ from dragoman.config.safe_files import write_whole
 from dragoman.errors import FileFailed
 
 CARD_FORMAT = 2
-"""Raised when a field changes its meaning; a card of another format is measured anew."""
+"""Incremented when a field changes its meaning; a card of another format is measured again."""
 
 
 class RungVerdict(enum.StrEnum):
@@ -29,50 +29,51 @@ class RungVerdict(enum.StrEnum):
 
     PASS = "pass"
     WARN = "warn"
-    """Works, but whoever uses the peer has to know something."""
+    """Works, but with something that its users have to know."""
     FAIL = "fail"
     SKIPPED = "skipped"
     """Not tried; the evidence says why."""
 
 
 class RungResult(Struct, frozen=True, kw_only=True):
-    """One rung of the ladder, as it went."""
+    """The result of one rung of the ladder."""
 
     rung: str
     verdict: RungVerdict
     evidence: str
     remedy: str = ""
-    """What to do about it, if there is something to do."""
+    """What to do about it, if anything."""
     seconds: float = 0.0
 
 
 class MeasuredFacts(Struct, frozen=True, kw_only=True):
-    """What was measured. None: not measured."""
+    """The measured facts. None: not measured."""
 
     executable: str | None = None
-    """The file that is started."""
+    """The file that was started."""
     launch: tuple[str, ...] | None = None
-    """The words of the command line."""
+    """The arguments of the command line, the program first."""
     handshake_seconds: float | None = None
-    """From the start of the program to its first answer."""
+    """From the start of the program to its first response."""
     dialect: str | None = None
-    """What it speaks, by dragoman's name for it."""
+    """Its dialect, by dragoman's name for it."""
     dialect_shown: bool | None = None
-    """Whether its handshake shows that. One of ACP without any capability may be one of `keyed`."""
+    """Whether its handshake proves that. An ACP agent without any capability may be a `keyed`
+    one."""
     protocol_version: str | None = None
-    """The version that both sides agreed on, where the dialect has one."""
+    """The version that both sides agreed on, if the dialect has one."""
     agent_name: str | None = None
-    """What it calls itself."""
+    """The name that it reports."""
     agent_version: str | None = None
-    """The version that it says it has."""
+    """The version that it reports."""
     authenticated: bool | None = None
     """Whether it could be used without logging in first."""
     login: str | None = None
-    """What a person does to log in, where that is known and needed."""
+    """How to log in, if known and needed."""
     models: tuple[str, ...] | None = None
     """As the peer names them."""
     model: str | None = None
-    """The one that it uses if none is asked for."""
+    """The one it uses if none is requested."""
     parent_models: tuple[str, ...] | None = None
     """The same without ``-preview`` at the end."""
     modes: tuple[str, ...] | None = None
@@ -80,23 +81,23 @@ class MeasuredFacts(Struct, frozen=True, kw_only=True):
     sessions: bool | None = None
     """Whether a session could be opened."""
     echo: bool | None = None
-    """Whether a turn gave text."""
+    """Whether a turn produced text."""
     streaming: bool | None = None
-    """Whether the text came in more than one piece."""
+    """Whether the text came in more than one chunk."""
     cancel: bool | None = None
-    """Whether a cancelled turn ended as cancelled within the grace."""
+    """Whether a cancelled turn ended as cancelled within the grace period."""
     asks_permission: bool | None = None
-    """Whether it asked before it wrote, started as under a policy that restricts it."""
+    """Whether it asked before it wrote, if started under a restrictive policy."""
     respects_refusal: bool | None = None
     """Whether nothing was written after a refusal."""
     refusal_ends_turn: bool | None = None
     """Whether a turn ended because something was refused."""
     uses_files: bool | None = None
-    """Whether it read or wrote through us."""
+    """Whether it read or wrote files through us."""
     uses_terminals: bool | None = None
     """Whether it ran a command through us."""
     mcp: bool | None = None
-    """Whether it started the MCP server it was handed."""
+    """Whether it started the MCP server that was passed to it."""
     parallel_sessions: bool | None = None
     """Whether two sessions ran at once."""
     lists_sessions: bool | None = None
@@ -106,21 +107,21 @@ class MeasuredFacts(Struct, frozen=True, kw_only=True):
     resumes_sessions: bool | None = None
     """Whether another process of it opens the session without its history."""
     usage: bool | None = None
-    """Whether a turn told its tokens."""
+    """Whether a turn reported its tokens."""
     noise_lines: int | None = None
-    """Lines on its standard output that were no messages."""
+    """Lines on its standard output that were not messages."""
     survives_oversized_line: bool | None = None
-    """Whether it goes on after a line that is longer than it expects."""
+    """Whether it continues after a line that is longer than it expects."""
     unknown_method_code: int | None = None
-    """What it answers to a method that does not exist; 0 if it took that for a success."""
+    """Its error code for an unknown method; 0 if it reported success."""
     unknown_session_code: int | None = None
-    """What it answers about a session that does not exist; 0 if it took that for a success."""
+    """Its error code for an unknown session; 0 if it reported success."""
     bad_params_code: int | None = None
-    """What it answers to params that are wrong; 0 if it took that for a success."""
+    """Its error code for invalid params; 0 if it reported success."""
     required_params: dict[str, tuple[str, ...]] | None = None
-    """By method, the params without which it is refused."""
+    """By method, the required params."""
     optional_params: dict[str, tuple[str, ...]] | None = None
-    """By method, the params that may be left out."""
+    """By method, the optional params."""
     methods: dict[str, str] | None = None
     """The method names that it knows, by what they do: `create`, `list`, `load`, `prompt`."""
     notifications: dict[str, tuple[str, ...]] | None = None
@@ -130,15 +131,15 @@ class MeasuredFacts(Struct, frozen=True, kw_only=True):
     turn_ids: bool | None = None
     """Whether updates carry the id of their turn."""
     late_updates: bool | None = None
-    """Whether updates came after the answer that ends a turn."""
+    """Whether updates came after the response that ends a turn."""
     duplicate_answers: int | None = None
-    """Answers that came twice, too late, or to what nobody asked."""
+    """Responses that came twice, too late, or to no request."""
     errors_as_text: bool | None = None
     """Whether a failed model call looked like a success."""
     clean_exit: bool | None = None
-    """Whether it ended by itself when its input ended."""
+    """Whether it exited by itself at the end of its input."""
     survivors: int | None = None
-    """Processes that had to be killed after it."""
+    """Processes that it left behind and that had to be killed."""
 
 
 class Card(Struct, frozen=True, kw_only=True):
@@ -157,66 +158,68 @@ class Card(Struct, frozen=True, kw_only=True):
     reached: str
     """The last rung that passed."""
     usable: bool
-    """Whether the peer may be added: it speaks a protocol of ours and nothing essential failed."""
+    """Whether the peer may be added: it speaks a supported protocol and nothing essential
+    failed."""
     rungs: tuple[RungResult, ...]
     facts: MeasuredFacts = field(default_factory=MeasuredFacts)
 
 
 def to_know(card: Card) -> list[str]:
-    """What a user of the peer has to know, each in one line."""
+    """What a user of the peer has to know, one line each."""
     bad = (RungVerdict.WARN, RungVerdict.FAIL)
     return [f"{one.rung}: {one.evidence}" for one in card.rungs if one.verdict in bad]
 
 
 CARDS: Final = "cards"
-"""The name of the folder, below dragoman's data."""
+"""Name of the directory, below dragoman's data."""
 
 UNKNOWN_VERSION: Final = "unknown"
-"""Stands for the version of a peer that does not say it."""
+"""Stands for the version of a peer that does not report one."""
 
 MAX_SIZE: Final = 4 * 1024 * 1024
-"""A card has a few kilobytes; what is larger is none."""
+"""A card has a few kilobytes; a larger file is not one."""
 
 MAX_WORD: Final = 100
-"""Characters of a version in a file's name. Agents say it themselves, and some system refuses names
-of more than 255 bytes; two versions that begin alike share a file, and only the last is kept."""
+"""Characters of a version in a file name. Agents report it themselves, and some systems reject
+names of more than 255 bytes; two versions with the same beginning share a file, and only the
+last is kept."""
 
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._+-]")
 
 
 class CardStore:
-    """The cards in one folder, ``cards/`` of dragoman's data."""
+    """The cards in one directory, ``cards/`` of dragoman's data."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.trouble: dict[Path, str] = {}
-        """Files that were found and could not be taken for cards, with the reason."""
+        """Files that were found but are not valid cards, with the reason."""
 
     def path(self, peer: str, version: str | None, platform: str) -> Path:
-        """The file of a card."""
+        """The path of a card."""
         name = f"{_fit(version or UNKNOWN_VERSION)}-{_fit(platform)}.json"
         return self.folder / _fit(peer) / name
 
     def load(self, peer: str, version: str | None, platform: str) -> Card | None:
-        """The card of this very version; None means that it has to be measured."""
+        """The card of exactly this version; None if it has to be measured."""
         card = self._read(self.path(peer, version, platform))
-        # Two versions may share a file whose name cannot hold what tells them apart.
+        # Two versions share a file if its name cannot hold the part that differs.
         return card if card is not None and card.version == version else None
 
     def latest(self, peer: str) -> Card | None:
-        """The newest card of a peer, of whatever version."""
+        """The newest card of a peer, of any version."""
         cards = [card for file in self.files(peer) if (card := self._read(file))]
         return max(cards, key=lambda card: card.measured_at, default=None)
 
     def files(self, peer: str) -> list[Path]:
         """The files of all cards of a peer."""
         folder = self.folder / _fit(peer)
-        # A path that is too long for a folder makes `glob` fail.
+        # A path that is too long makes `glob` fail.
         return sorted(folder.glob("*.json")) if os.path.isdir(folder) else []
 
     def outdated(self, peer: str, version: str | None) -> str | None:
-        """What to tell of a peer that is of another version than its newest card; None if it is of
-        the same, has no card, or does not tell."""
+        """The notice for a peer whose version differs from its newest card; None if it is the
+        same, has no card, or reports no version."""
         card = self.latest(peer) if os.path.isdir(self.folder / _fit(peer)) else None
         if card is None or version is None or card.version in (None, version):
             return None
@@ -226,14 +229,15 @@ class CardStore:
         )
 
     def save(self, card: Card) -> Path:
-        """Keep a card in place of an earlier one, whole or not at all. Raises `FileFailed`."""
+        """Store a card in place of an earlier one, completely or not at all. Raises
+        `FileFailed`."""
         path = self.path(card.peer, card.version, card.platform)
         text = msgspec.json.format(msgspec.json.encode(card), indent=2) + b"\n"
         try:
             make_private(path.parent)
             write_whole(path, text, sync=True)
         except OSError as error:
-            detail = f"the card could not be kept: {error.strerror or error}"
+            detail = f"the card could not be stored: {error.strerror or error}"
             raise FileFailed(str(path), detail, error.errno) from error
         self.trouble.pop(path, None)
         return path
@@ -242,19 +246,21 @@ class CardStore:
         try:
             info = path.stat()
             if not stat.S_ISREG(info.st_mode):
-                # A named pipe would hold us for ever.
-                raise ValueError("it is no ordinary file")
+                # A named pipe would block forever.
+                raise ValueError("it is not a regular file")
             if info.st_size > MAX_SIZE:
                 raise ValueError("it is too large to be a card")
             text = path.read_bytes()
             form = msgspec.json.decode(text, type=_Form).format
             if form != CARD_FORMAT:
-                raise ValueError(f"it has the format {form}, and this is format {CARD_FORMAT}")
+                raise ValueError(
+                    f"it has format {form}, and this dragoman reads format {CARD_FORMAT}"
+                )
             card = msgspec.json.decode(text, type=Card)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-            self.trouble[path] = f"{path}: {error}; it is measured again by `dragoman peers verify`"
+            self.trouble[path] = f"{path}: {error}; `dragoman peers verify` measures it again"
             return None
         self.trouble.pop(path, None)
         return card
@@ -265,6 +271,6 @@ class _Form(msgspec.Struct):
 
 
 def _fit(word: str) -> str:
-    """A word that is safe as a part of a file's name everywhere."""
+    """Replace characters that are not safe in file names everywhere."""
     fit = _UNFIT.sub("_", word)[:MAX_WORD]
     return fit if fit.strip(".") else f"_{fit}"

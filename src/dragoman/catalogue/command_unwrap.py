@@ -33,10 +33,10 @@ RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
     "pnpm": ("dlx", "exec"),
     "yarn": ("dlx", "exec"),
 }
-"""Programs that run a package by its name, with the word that makes them do it."""
+"""Programs that run a package by its name, with the subcommand that does it."""
 
 PREFIXES: Final = frozenset({"command", "env", "exec", "nice", "nohup", "sudo", "time", "timeout"})
-"""Programs and words of a shell that only change how the program behind them runs."""
+"""Programs and shell words that only change how the program after them runs."""
 
 SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh"})
 
@@ -47,25 +47,24 @@ VALUED: Final = frozenset(
         *("-u", "-g", "-C", "-s", "-k", "-n"),
     }
 )
-"""Options of all of these that take the next word."""
+"""Options of all of these that take the next argument."""
 
 ALONE: Final[Mapping[str, frozenset[str]]] = {"sudo": frozenset({"-k", "-n", "-s"})}
-"""Options that take none at this program."""
+"""Options that take no argument with this program."""
 
 NAMELESS: Final = frozenset(
     {"cargo", "dotnet", "escript", "go", "java", "just", "make", "mono", "wsl"}
 )
-"""Programs that run whatever they are told, beside those that the policy knows."""
+"""Programs that run the code they are given, besides those that the policy knows."""
 
 MAX_DEPTH: Final = 8
-"""Programs that start one another: every look has to end."""
+"""Limit for programs that start one another, so that the search ends."""
 
 
 def readings(argv: Sequence[str]) -> list[tuple[str, ...]]:
-    """The command lines that this one starts, the likeliest first; at least itself.
+    """The command lines that this one starts, the most likely first; at least itself.
 
-    There are several if a shell is told to run several. A package that is run becomes its bare name
-    with any version cut off.
+    Several if a shell runs several. A package that is run becomes its bare name without a version.
     """
     return list(dict.fromkeys(_readings(tuple(argv), MAX_DEPTH)))
 
@@ -78,7 +77,7 @@ def _readings(words: tuple[str, ...], depth: int) -> list[tuple[str, ...]]:
 
 
 def _inner(words: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """What a command line starts, if all that it does is to start something."""
+    """What a command line starts, if it only starts something else."""
     if words[0].endswith((".js", ".mjs", ".cjs")):
         return []  # A program of its own, whatever it is called.
     name, rest = program_name(words[0]).lower(), words[1:]
@@ -102,7 +101,7 @@ def _inner(words: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def _told_to_shell(words: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """The commands that a shell is told to run, the last first; none if it is told a file."""
+    """The commands that a shell is given, the last first; none if it is given a file."""
     from dragoman.policy.shell_parser import find_commands
 
     for option, line in zip(words, words[1:], strict=False):
@@ -114,7 +113,7 @@ def _told_to_shell(words: tuple[str, ...]) -> list[tuple[str, ...]]:
 def _behind_options(
     name: str, words: tuple[str, ...], *, settings: bool = False
 ) -> tuple[str, ...]:
-    """What comes behind options, and with `settings` also behind ``A=1`` and numbers."""
+    """What follows the options, and with `settings` also ``A=1`` and numbers."""
     while words:
         word = words[0]
         if word == "--":
@@ -136,7 +135,7 @@ def _bare(package: str) -> str:
 
 
 def runs_anything(program: str) -> bool:
-    """Whether a program is known for what it is told to run, and not for itself."""
+    """Whether a program is known for what it runs, and not for itself."""
     from dragoman.policy.command_expansion import SUBRUNNERS, is_runner
 
     name = program_name(program).lower()
@@ -149,9 +148,9 @@ def runs_anything(program: str) -> bool:
 def describe_command(argv: Sequence[str], catalogue: Catalogue) -> LaunchSpec:
     """What is known about a command line that a user wrote.
 
-    A program of a known peer gets that peer's environment and treatment. A form that is known to
-    be wrong is refused with its effect and the remedy; nothing is started, because some programs
-    take a wrong form for a prompt.
+    A program of a known peer gets that peer's environment and settings. A form that is known to be
+    wrong is refused with its effect and the fix; nothing is started, because some programs treat a
+    wrong form as a prompt.
     """
     argv = tuple(argv)
     started = _started(argv, catalogue)
@@ -174,15 +173,15 @@ def describe_command(argv: Sequence[str], catalogue: Catalogue) -> LaunchSpec:
                 "and it may send what it reads to its model as a prompt",
                 f"`{right}`",
             )
-        # It may be a form that nobody has written down: its program's environment does no harm,
-        # and what it speaks is asked.
+        # It may be an undocumented form: the environment of its program does no harm, and the
+        # dialect is detected.
         return replace(spec_for(known, Launch(command=argv), argv), protocol=AUTO, details={})
     return spec_for(known, Launch(command=argv), argv)
 
 
 def refuse_described(spec: LaunchSpec, catalogue: Catalogue) -> None:
-    """Raise `WrongLaunch` for a described launch that another peer knows to be wrong. A peer that
-    comes with dragoman was tried."""
+    """Raise `WrongLaunch` for a described launch that another peer knows to be wrong. Built-in
+    peers were tested."""
     peer = spec.descriptor
     if peer is None or spec.command is None or catalogue.origin(peer.name) == BUILT_IN:
         return
@@ -190,7 +189,7 @@ def refuse_described(spec: LaunchSpec, catalogue: Catalogue) -> None:
 
 
 _Started: TypeAlias = list[tuple[tuple[str, ...], set[str]]]
-"""Every reading of a command line, with what its program may be known by."""
+"""Every reading of a command line, with the names that its program may be known by."""
 
 
 def _started(argv: Sequence[str], peers: Iterable[Descriptor]) -> _Started:
@@ -198,8 +197,8 @@ def _started(argv: Sequence[str], peers: Iterable[Descriptor]) -> _Started:
 
 
 def wrong_form(argv: Sequence[str], peers: Collection[Descriptor]) -> WrongForm | None:
-    """The form that one of the peers knows to be wrong and that a command line has; None if none
-    does. A right form may contain the words of a wrong one."""
+    """The form that one of the peers knows to be wrong and that a command line matches, or
+    None. A right form may contain the words of a wrong one."""
     return _wrong_form(_started(argv, peers), peers)
 
 
@@ -220,18 +219,18 @@ def _refuse_wrong(argv: Sequence[str], started: _Started, catalogue: Catalogue) 
 
 
 def _all_names(plain: Sequence[str], peers: Iterable[Descriptor]) -> set[str]:
-    """By what the program of a command line may be known, if there is one."""
+    """The names that the program of a command line may be known by, if there is one."""
     names = _names(plain[0]) if plain and plain[0] else set()
     for peer in peers:
         if names & _programs(peer):
-            # A package that is run by its name is the program that people know.
+            # For a package that is run by its name, the package is the known program.
             names |= _programs(peer)
     return names
 
 
 def _names(program: str) -> set[str]:
-    """By what a program may be known: its file's name, also behind links and in another case, and
-    the package it is or belongs to."""
+    """The names that a program may be known by: its file name, also with links resolved and in
+    another case, and the package that it is or belongs to."""
     names = {program_name(program), program_name(program).lower(), program}
     file = program if "/" in program or "\\" in program else which(program)
     if file is not None and not runs_anything(program):
@@ -245,7 +244,7 @@ def _names(program: str) -> set[str]:
 
 
 def _started_so(argv: Sequence[str], catalogue: Catalogue) -> Descriptor | None:
-    """The peer that this very command line starts, word for word."""
+    """The peer that exactly this command line starts."""
     for peer in catalogue:
         if any(launch.command and launch.command == argv for launch in peer.launch):
             return peer
@@ -253,16 +252,17 @@ def _started_so(argv: Sequence[str], catalogue: Catalogue) -> Descriptor | None:
 
 
 def _peer_of(names: set[str], plain: Sequence[str], catalogue: Catalogue) -> Descriptor | None:
-    """The peer that a program belongs to. Two peers may share one, so a whole launch is better."""
+    """The peer that a program belongs to. Two peers may share one, so matching a whole launch
+    is better."""
     found = [peer for peer in catalogue if names & _programs(peer)]
     exact = [peer for peer in found if _is_launch(peer, names, plain[1:])]
     return next(iter([*exact, *found]), None)
 
 
 def _programs(peer: Descriptor) -> set[str]:
-    """The names of a peer's programs, and of the package that they come in.
+    """The names of a peer's programs and of their package.
 
-    An interpreter is none of them: what it runs otherwise is a stranger, who gets no credentials.
+    Interpreters are left out: other code that they run is unknown, and gets no credentials.
     """
     commands = (launch.command for launch in peer.launch if launch.command)
     programs = {
@@ -280,13 +280,14 @@ def _usual(peer: Descriptor) -> Launch:
 
 
 def _is_launch(peer: Descriptor, names: set[str], args: Sequence[str]) -> bool:
-    """Whether these arguments are those of a launch of the peer, with others between them."""
+    """Whether these arguments are those of a launch of the peer, possibly with others in
+    between."""
     return bool(names & _programs(peer)) and any(
         launch.command and _within(launch.command[1:], args) for launch in peer.launch
     )
 
 
 def _within(wanted: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether all of `wanted` stand in `words`, in this order."""
+    """Whether `words` contains all of `wanted`, in this order."""
     rest = iter(words)
     return all(word in rest for word in wanted)

@@ -1,8 +1,8 @@
-"""Keep on disk what was found out about a program: its dialect and the names of its methods.
+"""Cache on disk what was discovered about a program: its dialect and its method names.
 
-A `dialects.discovery.Cache` in dragoman's cache folder, one small JSON file per program. Another
-file under the same path is another program, of which nothing is known. What cannot be read or
-written is found out again at the next start, so no failure here is an error.
+A `dialects.discovery.Cache` in dragoman's cache directory, one small JSON file per program. Another
+file at the same path is another program, of which nothing is known. What cannot be read or written
+is discovered again at the next start, so no failure here is an error.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from dragoman.config.safe_files import write_whole
 from dragoman.dialects.discovery import Program
 
 FOLDER: Final = "discovery"
-"""The name of the folder, below dragoman's cache."""
+"""Name of the directory, below dragoman's cache."""
 
 FORMAT: Final = 1
 
 MAX_SIZE: Final = 256 * 1024
-"""Bytes of a file that are read; one has a few hundred."""
+"""Maximum bytes read from a file; one has a few hundred."""
 
 MAX_PROGRAMS: Final = 200
-"""Files that are kept; the ones that were not changed for the longest time go first."""
+"""Maximum number of files; the least recently changed are deleted first."""
 
 MAX_KNOWN: Final = 64
-"""Facts about one program that are kept, the newest: each of its launches has a few."""
+"""Facts kept per program, the newest: each of its launches has a few."""
 
 FAILURE_LIFETIME: Final = 24 * 3600.0
-"""Seconds for which it counts that no name of a method is known. The program may have learned one
-without a change of its file, as a module of an interpreter does."""
+"""Seconds for which the fact "no method name known" is valid. The program may learn one without
+a change of its file, as a module of an interpreter does."""
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class _Known(Struct, frozen=True, kw_only=True):
 
 
 class DiscoveryStore:
-    """What was found out about programs, in the folder `discovery` of dragoman's cache."""
+    """Discovered facts about programs, in the directory `discovery` of dragoman's cache."""
 
     def __init__(self, cache: Path, *, clock: Callable[[], float] = time.time) -> None:
         self.folder = cache / FOLDER
@@ -74,7 +74,7 @@ class DiscoveryStore:
         if self.get(program, concept) == value:
             return
         path = self._path(program)
-        # Another process may have written meanwhile.
+        # Another process may have written in between.
         self._read.pop(path, None)
         before = self._load(program)
         facts = {} if before is None else dict(before.facts)
@@ -88,14 +88,14 @@ class DiscoveryStore:
             if before is None:
                 self._prune()
         except OSError as error:
-            log.debug("what was found out about %s is not kept: %s", program.path, error)
+            log.debug("cannot cache what was discovered about %s: %s", program.path, error)
 
     def _path(self, program: Program) -> Path:
         name = hashlib.sha256(os.fsencode(program.path)).hexdigest()[:32]
         return self.folder / f"{name}.json"
 
     def _load(self, program: Program) -> _Known | None:
-        """What is known of this very program."""
+        """What is known of exactly this program."""
         path = self._path(program)
         if path not in self._read:
             self._read[path] = _decode(path)
@@ -122,6 +122,6 @@ def _decode(path: Path) -> _Known | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
-        log.debug("%s is not read: %s", path, error)
+        log.debug("cannot read %s: %s", path, error)
         return None
     return known if known.format == FORMAT else None

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from dragoman.policy.approver import Ruling
 
 NOT_ENFORCED: Final = "permissions not enforced"
-"""What results, the ledger and lists say of work under a policy that was not kept."""
+"""What results, the ledger and lists show for work under a policy that was not enforced."""
 
 SHOWN_FILES: Final = 5
-"""Files that a violation names in words."""
+"""Maximum number of files that a violation names."""
 
 WRITES: Final = frozenset({"edit", "delete", "move"})
-"""Kinds of permissions that are about the files they name."""
+"""Kinds of permissions that concern the files they name."""
 
 
 class Enforced(Struct, frozen=True, kw_only=True):
@@ -43,11 +43,11 @@ class Enforced(Struct, frozen=True, kw_only=True):
     restricts: bool = False
     """Whether the policy denies or asks about anything."""
     gap: str = ""
-    """Why the policy cannot be kept; empty if it can."""
+    """Why the policy cannot be enforced; empty if it can."""
     mode: str | None = None
-    """The mode that the user wants, which stays where the gap is allowed."""
+    """The mode that the user wants; kept if the gap is allowed."""
     allow_unenforced: bool = False
-    """Whether the peer is prompted even if the policy is not kept."""
+    """Whether the peer is prompted even if the policy is not enforced."""
 
     def check_mode(self, mode: str) -> None:
         """Raise `PolicyNotEnforced` for a mode in which the peer does not ask."""
@@ -62,7 +62,7 @@ class Enforced(Struct, frozen=True, kw_only=True):
             raise PolicyNotEnforced(self.way.name, _silent_option(name, value, asking))
 
     def unkept(self, view: View) -> str:
-        """Why the policy is not kept in a session that is set up like this; empty if it is."""
+        """Why the policy is not enforced in a session with these settings; empty if it is."""
         if not self.restricts:
             return ""
         return self.gap or _told_otherwise(_table(self.way.descriptor), view)
@@ -70,9 +70,9 @@ class Enforced(Struct, frozen=True, kw_only=True):
     async def hold(self, conversation: Conversation, view: View) -> str:
         """Set mode and options in which the peer asks, and read them back before any prompt.
 
-        To be called before each prompt: agents change their mode in a turn, too. Returns why the
-        policy is not kept; empty if it is. Raises `PolicyNotEnforced` if the session says that it
-        is not, unless that is allowed.
+        Call it before each prompt: agents also change their mode during a turn. Returns why the
+        policy is not enforced; empty if it is. Raises `PolicyNotEnforced` if the session reports
+        that it is not, unless that is allowed.
         """
         if not self.restricts:
             return ""
@@ -116,9 +116,9 @@ def enforce(
 
 
 def gap(descriptor: Descriptor | None, *, card: Card | None = None, mode: str | None = None) -> str:
-    """Why a policy that restricts a peer cannot be kept; empty if nothing speaks against it.
+    """Why a policy that restricts a peer cannot be enforced; empty if no reason is known.
 
-    What nobody has measured is not known to be a gap.
+    What was not measured is not a known gap.
     """
     table = _table(descriptor)
     if not table.possible:
@@ -138,7 +138,7 @@ def made_to_ask(spec: LaunchSpec) -> LaunchSpec:
     """The launch spec with the environment, arguments and mode that make the peer ask."""
     table = _table(spec.descriptor)
     quirks = spec.quirks
-    # Codex begins in its narrowest sandbox, and only ACP has a mode to start in.
+    # Codex starts in its narrowest sandbox, and only ACP has a mode to start in.
     modes = table.modes if spec.descriptor and spec.descriptor.protocol == ACP else ()
     if modes and quirks.mode_after_open not in modes:
         quirks = structs.replace(quirks, mode_after_open=modes[0])
@@ -176,7 +176,7 @@ def _word(value: str | bool) -> str:
 
 
 async def _try(change: object) -> None:
-    """A session that refuses a setting is judged by what it then says."""
+    """A session that rejects a setting is judged by what it then reports."""
     try:
         await change  # type: ignore[misc]
     except DragomanError:
@@ -195,8 +195,8 @@ def unapproved(
 ) -> tuple[str, ...]:
     """The changed files, relative to the workspace, that no allowed request explains.
 
-    A command that was allowed may have changed anything, and so may what names no file. A file that
-    was allowed in an `earlier` turn may be written again; a command of that turn is over.
+    An allowed command may have changed anything, and so may a request that names no file. A file
+    that was allowed in an `earlier` turn may be written again; a command of that turn is over.
     """
     files = tuple(files)
     if not files:
@@ -216,7 +216,7 @@ def unapproved(
         if not ruling.allowed or kinds <= {"read", "search", "think", "fetch"}:
             continue
         if ruling.verdict.by == "preset" and ruling.verdict.rule == "approve-reads":
-            # It was allowed because it only reads, a command too.
+            # It was allowed because it only reads, also if it is a command.
             continue
         if act.runs or not act.paths or not kinds & WRITES:
             return ()
@@ -233,8 +233,8 @@ def _places(ruling: Ruling, folder: str) -> set[str]:
 
 
 def violated(files: Sequence[str]) -> str:
-    """A violation in words. Who changed the files the disk does not show: an editor's user may
-    have saved them."""
+    """A violation in words. The disk does not show who changed the files: the user of an editor
+    may have saved them."""
     shown = ", ".join(files[:SHOWN_FILES])
     more = f" and {len(files) - SHOWN_FILES} more" if len(files) > SHOWN_FILES else ""
     return f"{shown}{more} changed during the turn without an allowed request"

@@ -29,29 +29,29 @@ from dragoman.errors import FrontMatterInvalid
 BOM = "\ufeff"
 SIMPLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 WORDS_WITH_MEANING = frozenset(("false", "n", "no", "null", "off", "on", "true", "y", "yes"))
-"""Plain words that some version of YAML does not read as text."""
+"""Plain words that some version of YAML does not parse as text."""
 
 PARSER_ERRORS = (ValueError, OverflowError, IndexError, AssertionError, RecursionError)
-"""What the parser raises for some broken YAML instead of an error of its own: an escape for a
+"""What the parser raises for some broken YAML instead of its own error: an escape for a
 character that does not exist, or a thousand brackets."""
 
-# YAML 1.1 ends a line at these three, YAML 1.2 does not, and neither do the tools that read front
-# matter line by line. The parser is shown another character in their place.
+# YAML 1.1 ends a line at these three, YAML 1.2 does not, and neither do tools that read front
+# matter line by line. The parser gets another character in their place.
 NO_BREAKS = str.maketrans(dict.fromkeys("\x85\u2028\u2029", "\ufffd"))
 
 
 @dataclass(frozen=True, slots=True)
 class FrontMatterField:
-    """A field as it stands in a file. `line` counts from 1, at the top of the file."""
+    """A field as written in a file. `line` counts from 1, at the top of the file."""
 
     value: str
     line: int
 
 
 def read(data: bytes, key: str) -> FrontMatterField | None:
-    """The value of a top-level field, or None where there is no such field.
+    """The value of a top-level field, or None if there is no such field.
 
-    An empty value is an empty text. Raises FrontMatterInvalid where nobody could say for sure.
+    An empty value is an empty text. Raises FrontMatterInvalid if it is ambiguous.
     """
     parts = _split(data)
     found = _find(_Yaml(parts), key)
@@ -61,7 +61,7 @@ def read(data: bytes, key: str) -> FrontMatterField | None:
 
 
 def put(data: bytes, key: str, value: str) -> bytes:
-    """The same file with the field set to `value`: added, or changed where it stands."""
+    """The same file with the field set to `value`: added, or changed in place."""
     if not value.isprintable() or not value:
         raise FrontMatterInvalid(f"{value!r} cannot be the value of a field: it must be one line")
     parts = _split(data)
@@ -75,7 +75,7 @@ def put(data: bytes, key: str, value: str) -> bytes:
 
 
 def drop(data: bytes, key: str) -> bytes:
-    """The same file without the field; the very same bytes where there is none."""
+    """The same file without the field; exactly the same bytes if there is none."""
     parts = _split(data)
     yaml = _Yaml(parts)
     found = _find(yaml, key)
@@ -89,17 +89,18 @@ def drop(data: bytes, key: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """A file cut in four. Without front matter all but `after` are empty, except for a BOM."""
+    """A file split into four parts. Without front matter all but `after` are empty, except for
+    a BOM."""
 
     before: str
     """The BOM if there is one, and the opening fence."""
     inner: str
-    """What stands between the fences, with the end of its last line."""
+    """The text between the fences, with its last line end."""
     after: str
     """The closing fence and the body."""
     present: bool
     newline: str
-    """How the line before the place for a new field ends."""
+    """The line end before the position of a new field."""
 
 
 def _split(data: bytes) -> _Parts:
@@ -110,7 +111,7 @@ def _split(data: bytes) -> _Parts:
             f"the file is not UTF-8 text: byte {error.start} is {data[error.start]:#04x}"
         ) from error
     bom = BOM if text.startswith(BOM) else ""
-    # A file of an old Macintosh has no other line ends. Beside others a lone \r ends no line.
+    # An old Macintosh file has no other line ends. Beside others a lone \r does not end a line.
     end = "\r" if "\n" not in text and "\r" in text else "\n"
     lines = list(_lines(text[len(bom) :], end))
     first = lines[0] if lines else ""
@@ -122,7 +123,7 @@ def _split(data: bytes) -> _Parts:
             inner = "".join(lines[1:number])
             if end == "\n" and re.search(r"\r(?!\n)", inner):
                 raise FrontMatterInvalid(
-                    "the front matter has a carriage return inside of a line; remove it"
+                    "the front matter has a carriage return within a line; remove it"
                 )
             return _Parts(
                 bom + first, inner, "".join(lines[number:]), True, _ending(lines[number - 1])
@@ -151,17 +152,17 @@ def _is_fence(line: str, *fences: str) -> bool:
 
 
 def _refuse_lookalikes(lines: list[str], first: str) -> None:
-    """Files to which a second front matter would be added by mistake."""
+    """Reject files to which a second front matter would be added by mistake."""
     if re.match(r"---[ \t\r]", first):
         raise FrontMatterInvalid(
-            "line 1: '---' must stand on a line of its own where it opens front matter"
+            "line 1: the '---' that opens front matter must be on a line of its own"
         )
     if _is_fence(first, "+++"):
         raise FrontMatterInvalid("line 1: the front matter is TOML ('+++'), and must be YAML")
     for number, line in enumerate(lines, 1):
         if _is_fence(line, "---") and number > 1:
             raise FrontMatterInvalid(
-                f"line {number}: '---' opens front matter on the first line of a file only; remove"
+                f"line {number}: '---' opens front matter only on the first line of a file; remove"
                 " the empty lines before it"
             )
         if line.strip():
@@ -172,11 +173,11 @@ def _refuse_lookalikes(lines: list[str], first: str) -> None:
 
 
 class _Yaml:
-    """The front matter as the parser sees it: the events, and the pairs of the top level."""
+    """The parsed front matter: the events, and the top-level pairs."""
 
     def __init__(self, parts: _Parts) -> None:
         self.text = parts.inner
-        # Behind the first word of a line a tab separates as a space does; the parser refuses it.
+        # After the first word of a line a tab separates like a space; the parser rejects it.
         shown = parts.inner.translate(NO_BREAKS)
         shown = re.sub(r"(?<=\S)[ \t]+", lambda gap: gap[0].replace("\t", " "), shown)
         try:
@@ -200,7 +201,7 @@ class _Yaml:
 
     def _read_pairs(self) -> None:
         if sum(isinstance(event, DocumentStartEvent) for event in self.events) > 1:
-            raise FrontMatterInvalid("the front matter holds more than one YAML document")
+            raise FrontMatterInvalid("the front matter contains more than one YAML document")
         nodes = [
             (place, event)
             for place, event in enumerate(self.events)
@@ -210,7 +211,7 @@ class _Yaml:
             return
         top = nodes[0][1]
         if not isinstance(top, MappingStartEvent):
-            raise FrontMatterInvalid("the front matter is no mapping of names to values")
+            raise FrontMatterInvalid("the front matter is not a mapping of names to values")
         self.flow = bool(top.flow_style)
         depth = 0
         starts: list[tuple[int, NodeEvent]] = []
@@ -230,7 +231,7 @@ class _Yaml:
             self.indent = " " * (len(self.text[start:]) - len(self.text[start:].lstrip(" ")))
 
     def shape(self, without: str | None = None) -> list[tuple[object, ...]]:
-        """What the parser saw of the top level, one field left out, except where it stood."""
+        """The parsed top level without one field, ignoring positions."""
         return [
             (
                 type(event),
@@ -247,7 +248,7 @@ class _Yaml:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pair:
-    """One field of the top level: its events, and its place in the text."""
+    """One top-level field: its events, and its position in the text."""
 
     yaml: _Yaml
     key: NodeEvent
@@ -285,7 +286,8 @@ class _Pair:
         if start == end:
             written = f" {written}"
         if self.style in ("|", ">"):
-            # The indicator becomes the value, the lines below it go, and a comment stays.
+            # The indicator becomes the value, the lines below it are removed, and a comment is
+            # kept.
             head = re.compile(r"[|>][0-9+-]*").search(text, start)
             assert head is not None
             line_end = _line_end(text, start)
@@ -299,8 +301,7 @@ class _Pair:
         before = text[start : int(self.key.start_mark.index)]
         if self.yaml.flow or not re.fullmatch(r" *(?:\? *)?", before):
             raise FrontMatterInvalid(
-                f"line {self.line}: the front matter is written in one line; take {self.name} out"
-                " by hand"
+                f"line {self.line}: the front matter is on one line; remove {self.name} by hand"
             )
         return text[:start] + text[end if text[end - 1 : end] in "\r\n" else _line_end(text, end) :]
 
@@ -312,12 +313,11 @@ class _Pair:
             return start, end
         self.text_of_value()
         if start == end:
-            # The parser puts an empty value where the next thing begins.
+            # The parser places an empty value where the next token begins.
             colon = re.compile(r"[ \t]*:").match(text, int(self.key.end_mark.index))
             if colon is None:
                 raise FrontMatterInvalid(
-                    f"line {self.line}: {self.name} has no value, and is not written as a field of"
-                    " one line"
+                    f"line {self.line}: {self.name} has no value, and is not a field on one line"
                 )
             return colon.end(), colon.end()
         if self.style in ("|", ">"):
@@ -325,7 +325,8 @@ class _Pair:
         return start, end
 
     def _end_of_block(self, start: int) -> int:
-        """Behind the last line of a block value; empty lines and comments below it are not its."""
+        """The end of the last line of a block value; empty lines and comments below it are not
+        part of it."""
         text = self.yaml.text
         first = re.compile(r" *([^ \r\n])?")
         end = place = _line_end(text, start)
@@ -356,7 +357,7 @@ def _find(yaml: _Yaml, key: str) -> _Pair | None:
             continue
         if pair.name in seen:
             raise FrontMatterInvalid(
-                f"line {pair.line}: {pair.name} stands in the front matter twice, first in line"
+                f"line {pair.line}: {pair.name} is in the front matter twice, first on line"
                 f" {seen[pair.name]}"
             )
         seen[pair.name] = pair.line
@@ -369,7 +370,7 @@ def _find(yaml: _Yaml, key: str) -> _Pair | None:
 
 
 def _written(value: str, style: str | None) -> str:
-    """The value in the quotes it stood in before, or in those it needs."""
+    """The value in the quotes it had before, or in those it needs."""
     if style == '"':
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'
@@ -385,7 +386,7 @@ def _added(parts: _Parts, yaml: _Yaml, line: str) -> str:
         return f"{parts.before}---{end}{line}{end}---{end}{parts.after}"
     if yaml.flow:
         raise FrontMatterInvalid(
-            f"the front matter is written in one line with braces; add '{line}' to it by hand"
+            f"the front matter is on one line with braces; add '{line}' by hand"
         )
     return _with_inner(parts, f"{parts.inner}{yaml.indent}{line}{end}")
 
@@ -400,7 +401,7 @@ def _line_end(text: str, start: int) -> int:
 
 
 def _checked(before: _Parts, old: _Yaml, edited: str, key: str, value: str | None) -> bytes:
-    """The edited file, after it was read again: no other field has changed, nor the body."""
+    """The edited file, parsed again to verify that no other field and not the body has changed."""
     try:
         data = edited.encode("utf-8")
         parts = _split(data)

@@ -37,14 +37,14 @@ PLATFORMS: Final[Mapping[str, Platform]] = {
 
 
 SUFFIXES: Final = (".exe", ".cmd", ".bat", ".ps1", ".js", ".mjs", ".cjs")
-"""What a program's name may end with beside the name that people know it by."""
+"""Suffixes of program files that are not part of the usual name."""
 
 MARK_SIZE: Final = 16
-"""Characters of the hash of `surroundings_of`: it tells a handful of shells of one user apart."""
+"""Characters of the hash of `surroundings_of`: it distinguishes a handful of shells of one user."""
 
 
 def current_platform() -> Platform:
-    """What descriptors call this machine's system."""
+    """The name of this platform in descriptors."""
     return PLATFORMS.get(sys.platform, "linux")
 
 
@@ -52,7 +52,7 @@ class LaunchSpec(Struct, frozen=True, kw_only=True):
     """How to start or reach one agent, with its environment, dialect options and quirks."""
 
     command: tuple[str, ...] | None = None
-    """The words to start it with, the program as a path. None if there is an address."""
+    """The command line, with the program as a path. None if there is an address."""
     address: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     """Set for the program."""
@@ -80,11 +80,11 @@ class LaunchSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        """The command line or the address, for people."""
+        """The command line or the address, for display."""
         return shlex.join(self.command) if self.command else str(self.address)
 
     def budgets(self) -> Budgets:
-        """The default budgets for this peer, with the time that its handshake needs."""
+        """The default budgets for this peer, with its handshake timeout."""
         timeout = None if self.descriptor is None else self.descriptor.handshake_timeout
         return Budgets() if timeout is None else Budgets(initialize=timeout)
 
@@ -96,14 +96,14 @@ def resolve(
     platform: Platform | None = None,
     which: Which = find_on_path,
 ) -> LaunchSpec:
-    """The first launch of a peer that is installed on this platform. Raises `NotInstalled`, which
-    lists the programs that were looked for. Looks at files and starts nothing."""
+    """The first launch of a peer that is installed on this platform. Raises `NotInstalled` with
+    the programs that were searched for. Looks at files and starts nothing."""
     environ = os.environ if environ is None else environ
     platform = platform or current_platform()
     launches = [one for one in descriptor.launch if not one.platforms or platform in one.platforms]
     if not launches:
         where = ", ".join(sorted({name for one in descriptor.launch for name in one.platforms}))
-        raise NotInstalled(descriptor.name, f"it only runs on {where}, and this is {platform}")
+        raise NotInstalled(descriptor.name, f"it only runs on {where}; this is {platform}")
     looked_for: list[str] = []
     # A deprecated launch is the last resort.
     for launch in sorted(launches, key=lambda launch: launch.deprecated):
@@ -117,7 +117,7 @@ def resolve(
     hint = descriptor.install.hint
     raise NotInstalled(
         descriptor.name,
-        f"there is no {' or '.join(looked_for)} on the PATH",
+        f"{' or '.join(looked_for)} is not on the PATH",
         remedy=f"install it with `{hint}`" if hint else "install it first",
         looked_for=looked_for,
     )
@@ -136,7 +136,7 @@ def way_to(
     """
     spec = resolve(catalogue.get(name), environ=environ)
     if catalogue.origin(name) != BUILT_IN:
-        # Not at the top: what comes with dragoman was tried, and is not looked at again.
+        # Not at the top: built-in peers were tested and are not checked again.
         from dragoman.catalogue.command_unwrap import refuse_described
 
         refuse_described(spec, catalogue)
@@ -154,8 +154,8 @@ def surroundings_of(
     env: Iterable[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> str:
-    """Hash of the credential variables that are set for a peer: those that its descriptor names,
-    and those that the user lets through (`env`). Only the names count, never a value."""
+    """Hash of the credential variables that are set for a peer: those that its descriptor
+    names, and those that the user lets through (`env`). Only names count, never values."""
     environ = os.environ if environ is None else environ
     if descriptor is None:
         return ""
@@ -170,7 +170,8 @@ def surroundings_of(
 
 
 def spec_for(descriptor: Descriptor, launch: Launch, command: tuple[str, ...] | None) -> LaunchSpec:
-    """The launch spec of a peer that is started by these words, or reached by its address."""
+    """The launch spec of a peer that is started with this command line, or reached at its
+    address."""
     env = dict(descriptor.env)
     if launch.command and launch.command[0] == PYTHON:
         env |= _own_python()
@@ -188,7 +189,7 @@ def spec_for(descriptor: Descriptor, launch: Launch, command: tuple[str, ...] | 
 
 
 def _own_python() -> dict[str, str]:
-    """What lets another interpreter find this very dragoman, where it is not installed."""
+    """Environment that lets another interpreter find this dragoman if it is not installed there."""
     home = str(Path(__file__).resolve().parents[2])
     installed = any(part in ("site-packages", "dist-packages") for part in Path(home).parts)
     return {} if installed else {"PYTHONPATH": home}
@@ -197,14 +198,14 @@ def _own_python() -> dict[str, str]:
 def _find(program: str, environ: Mapping[str, str], which: Which) -> str | None:
     if program == PYTHON:
         return sys.executable
-    # A relative folder on the PATH would let a checkout choose the program.
+    # A relative directory on the PATH would let a checkout choose the program.
     path = absolute_entries(environ.get("PATH", os.defpath))
     found = which(program, path=path)
     return None if found is None else os.path.abspath(found)
 
 
 def program_name(program: str) -> str:
-    """What people call a program: its file's name without folder and suffix."""
+    """The usual name of a program: its file name without directory and suffix."""
     name = PurePath(program.replace("\\", "/")).name
     lower = name.lower()
     for suffix in SUFFIXES:

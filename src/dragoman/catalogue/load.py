@@ -28,15 +28,15 @@ from dragoman.errors.usage import BROKEN_CODE, nearest
 GROUP: Final = "dragoman.peers"
 
 INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
-"""Folders into which packages are installed, also where they lie inside of a project."""
+"""Directories into which packages are installed, also inside a project."""
 
 
 def find_entry_points(config: Config) -> list[Any]:
     """The entry points of installed packages.
 
-    A folder named ``x.dist-info`` in a checkout is one too, if the checkout is on the path of
-    Python as the working folder is under ``python -m``: what lies in the project is left out
-    unless the user has trusted it.
+    A directory named ``x.dist-info`` in a checkout provides them too, if the checkout is on
+    Python's path, as the working directory is under ``python -m``: those inside the project are
+    left out unless the user has trusted it.
     """
     if not _is_mentioned():
         return []
@@ -50,8 +50,8 @@ def find_entry_points(config: Config) -> list[Any]:
 def _is_mentioned() -> bool:
     """Whether any package could have such an entry point.
 
-    Asking the metadata of every package properly costs more than all the rest of the catalogue, and
-    most machines have no such package.
+    Reading the metadata of every package costs more than the rest of the catalogue, and most
+    machines have no such package.
     """
     group = GROUP.encode()
     return any(group in text for text in _tables())
@@ -63,7 +63,7 @@ def _tables() -> Iterator[bytes]:
             with os.scandir(place or ".") as found:
                 infos = [each.path for each in found if each.name.endswith("-info")]
         except NotADirectoryError:
-            # An archive, which has to be asked properly.
+            # An archive, which has to be read the usual way.
             yield GROUP.encode()
             continue
         except OSError:
@@ -88,8 +88,8 @@ def _lies_in(entry: Any, roots: Iterable[str]) -> bool:
 
 
 def read_entry(entry: Any) -> tuple[Descriptor, str]:
-    """What a package registers, and its origin: a descriptor, a table, a path of a TOML file, or a
-    function that returns one of these."""
+    """What a package registers, and its origin: a descriptor, a table, the path of a TOML file,
+    or a function that returns one of these."""
     from dragoman.catalogue.validate import check, describe
 
     dist = getattr(entry, "dist", None)
@@ -112,20 +112,22 @@ def read_entry(entry: Any) -> tuple[Descriptor, str]:
         descriptor = value
         check(descriptor, origin=origin)
     else:
-        raise ConfigInvalid(origin, f"it gives a {type(value).__name__}, which is no descriptor")
+        raise ConfigInvalid(
+            origin, f"it provides a {type(value).__name__}, which is not a descriptor"
+        )
     if descriptor.name != entry.name:
         raise ConfigInvalid(
-            origin, f"it registers {entry.name!r} and describes {descriptor.name!r}"
+            origin, f"it registers {entry.name!r} but describes {descriptor.name!r}"
         )
     return descriptor, origin
 
 
 BUILT_IN: Final = "dragoman"
-"""The origin of the peers that come with dragoman."""
+"""The origin of built-in peers."""
 
 
 class KnownPeer(Struct, frozen=True):
-    """A peer with where it comes from."""
+    """A peer with its origin."""
 
     descriptor: Descriptor
     origin: str
@@ -135,7 +137,7 @@ class KnownPeer(Struct, frozen=True):
 
 
 class Catalogue:
-    """The peers that are known, by name."""
+    """The known peers, by name."""
 
     def __init__(
         self,
@@ -149,9 +151,9 @@ class Catalogue:
         self._untrusted = dict(untrusted or {})
         """The peers of a project that the user has not trusted."""
         self._roles = dict(roles or {})
-        """The roles that the user gives to peers, in place of their own."""
+        """The roles that the user gives to peers, replacing their own."""
         self._peers: dict[str, KnownPeer] = {}
-        # Read when somebody asks for them: most commands need one peer of many.
+        # Loaded on demand: most commands need one peer of many.
         self._waiting = dict(waiting or {})
         self.problems: list[ConfigInvalid] = list(problems)
         """What was left out, and why."""
@@ -162,7 +164,7 @@ class Catalogue:
                 self.problems.append(error)
 
     def add(self, known: KnownPeer) -> None:
-        """Take one more in; a name that is taken is an error."""
+        """Add a peer; a name that is taken is an error."""
         name = known.descriptor.name
         if name in self:
             raise ConfigInvalid(
@@ -184,7 +186,7 @@ class Catalogue:
         return self.known(name).descriptor
 
     def known(self, name: str) -> KnownPeer:
-        """The same with where it comes from."""
+        """The same with its origin."""
         known = self._peers.get(name)
         if known is None:
             if name not in self._waiting:
@@ -208,7 +210,7 @@ class Catalogue:
         return ""
 
     def origin(self, name: str) -> str:
-        """Where a peer comes from: `BUILT_IN`, a file, or a package."""
+        """The origin of a peer: `BUILT_IN`, a file, or a package."""
         return self.known(name).origin
 
     @property
@@ -217,13 +219,13 @@ class Catalogue:
 
     @property
     def adapted(self) -> tuple[str, ...]:
-        """The names of the peers with a Python adapter. Those of dragoman itself have none."""
+        """The names of the peers with a Python adapter. Built-in peers have none."""
         return tuple(
             sorted(name for name, known in self._peers.items() if known.descriptor.adapter)
         )
 
     def with_roles(self, roles: Mapping[str, tuple[str, ...]]) -> Catalogue:
-        """The same peers, some of them with other roles."""
+        """A copy in which some peers have other roles."""
         return Catalogue(
             self._peers.values(),
             self.problems,
@@ -234,7 +236,7 @@ class Catalogue:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Every role that somebody claims."""
+        """Every role that a peer claims."""
         return tuple(sorted({role for peer in self for role in peer.roles}))
 
     def claimants(self, role: str) -> tuple[str, ...]:
@@ -257,9 +259,9 @@ def load_catalogue(
     strict: bool = False,
     entry_points: Callable[[], Iterable[Any]] | None = None,
 ) -> Catalogue:
-    """Everything that is known under these settings.
+    """Load everything that is known under these settings.
 
-    If `strict`, the first thing that is wrong is raised; else it is in `Catalogue.problems`.
+    With `strict`, the first problem is raised; else it is in `Catalogue.problems`.
     """
     given = config.settings.peer.items()
     roles = {name: tuple(dict.fromkeys(own.roles)) for name, own in given if own.roles is not None}
@@ -276,7 +278,7 @@ def load_catalogue(
 
 
 def built_in() -> Iterator[KnownPeer]:
-    """The peers that come with dragoman. A mistake in one of them is ours, and is raised."""
+    """The built-in peers. A mistake in one of them is a bug, and is raised."""
     from dragoman.catalogue.validate import check
 
     for read in _built_in().values():
@@ -286,14 +288,14 @@ def built_in() -> Iterator[KnownPeer]:
 
 
 def _built_in() -> dict[str, Callable[[], KnownPeer]]:
-    # Not by `importlib.resources`, whose import takes longer than reading all of the files.
+    # Not with `importlib.resources`, whose import takes longer than reading all of the files.
     files = sorted((Path(__file__).parent / "peers").glob("*.toml"))
     return {file.stem: functools.partial(_read_built_in, file) for file in files}
 
 
 def _read_built_in(file: Path) -> KnownPeer:
     origin = f"{BUILT_IN}: {file.name}"
-    # Their keys are checked, and not their values: `built_in` does that, in our tests.
+    # Their keys are checked here, not their values: `built_in` checks those in our tests.
     descriptor = convert(parse(file.read_bytes(), origin=origin), Descriptor, origin=origin)
     _check_file_name(descriptor, file.name, origin)
     return KnownPeer(descriptor, BUILT_IN)
@@ -302,7 +304,9 @@ def _read_built_in(file: Path) -> KnownPeer:
 def _check_file_name(descriptor: Descriptor, file: str, origin: str) -> None:
     name = descriptor.name
     if file != f"{name}.toml":
-        raise ConfigInvalid(origin, f"the file of the peer {name!r} is {name}.toml", key="name")
+        raise ConfigInvalid(
+            origin, f"the file of the peer {name!r} must be {name}.toml", key="name"
+        )
 
 
 def _place(origin: str) -> str:
@@ -312,7 +316,7 @@ def _place(origin: str) -> str:
 def _found(
     config: Config, entry_points: Callable[[], Iterable[Any]]
 ) -> Iterator[Callable[[], KnownPeer]]:
-    """The user's own peers first: what a package brings along has to give way to them."""
+    """The user's own peers first: those of packages must not shadow them."""
     for peer in config.peers:
         yield functools.partial(_written, peer)
     for entry in entry_points():
@@ -320,7 +324,7 @@ def _found(
 
 
 def _untrusted(config: Config) -> dict[str, ConfigInvalid]:
-    """The peers of a project that is not trusted, and what to do about it."""
+    """The peers of an untrusted project, and what to do about it."""
     found = {}
     for ignored in config.untrusted:
         table, _, name = ignored.key.partition(".")
@@ -344,10 +348,12 @@ def _written(peer: PeerTable) -> KnownPeer:
     if not peer.project:
         _check_file_name(descriptor, Path(peer.origin).name, peer.origin)
     elif descriptor.name != peer.name:
-        raise ConfigInvalid(peer.origin, f"the table says {peer.name!r}", key=f"{peer.key}.name")
+        raise ConfigInvalid(
+            peer.origin, f"the table has the name {peer.name!r}", key=f"{peer.key}.name"
+        )
     return KnownPeer(descriptor, peer.origin, peer.project, peer.folder, peer.adapters)
 
 
 def _registered(entry: Any) -> KnownPeer:
-    """A peer that an installed package brings along."""
+    """A peer of an installed package."""
     return KnownPeer(*read_entry(entry))

@@ -18,12 +18,12 @@ from dragoman.catalogue.roles import ROLES, is_generalist
 HEAD = """\
 # Peers
 
-The agents that dragoman knows, what each claims, and who checked it. A claim is only that: what a
-peer really does is measured on your machine by `dragoman peers verify NAME`, per version, and
-written on its card. "Seen" means that somebody ran this peer and saw the facts to be true;
-"unverified" that they come from its maker's documents.
+The agents that dragoman knows, what each claims, and whether that was checked.
+`dragoman peers verify NAME` measures what a peer really does on your machine, per version, and
+writes its card. "Seen" means that the facts were confirmed by running this peer;
+"unverified" that they come from its vendor's documentation.
 
-This page is made from the catalogue:
+This page is generated from the catalogue:
 
 ```sh
 python -m dragoman.catalogue > docs/reference/peers.md

@@ -27,12 +27,12 @@ class McpLaunch:
 
     way: LaunchSpec
     ignored: tuple[str, ...] = ()
-    """The names of the servers that the peer leaves out."""
+    """The names of the servers that the peer ignores."""
     why: str = ""
 
     @property
     def notice(self) -> str:
-        """What a person should know; empty if the peer takes all of them."""
+        """A notice for the user; empty if the peer uses all of them."""
         if not self.ignored:
             return ""
         return f"{self.way.name} does not use the MCP servers {', '.join(self.ignored)}: {self.why}"
@@ -45,13 +45,13 @@ def taken(
     if not servers:
         return McpLaunch(spec)
     table = McpServers() if spec.descriptor is None else spec.descriptor.mcp
-    ignored = {kind: f"it takes none over {kind}" for kind in table.ignored}
+    ignored = {kind: f"it supports none over {kind}" for kind in table.ignored}
     if table.env:
         found = _trusted_by(workspace, table.trusts)
         if found is None:
             spec = replace(spec, env={**spec.env, **table.env})
         else:
-            why = "it uses them only in a folder that you trust in its own program, because of "
+            why = "it uses them only in a directory that you trust in its own program, because of "
             return McpLaunch(spec, tuple(map(_name, servers)), f"{why}{found}")
     elif card is not None and card.facts.mcp is False:
         ignored.setdefault("stdio", "it started none when it was verified")
@@ -61,7 +61,7 @@ def taken(
 
 
 def kind_of(server: Any) -> McpKind:
-    """How a server is reached."""
+    """The transport of a server."""
     kind = getattr(type(server), "__struct_config__", None)
     tag = getattr(kind, "tag", None)
     return tag if tag in ("http", "sse") else "stdio"
@@ -72,8 +72,8 @@ def _name(server: Any) -> str:
 
 
 def _trusted_by(workspace: Path, names: Sequence[str]) -> Path | None:
-    """What the workspace, or a folder above it, would decide if it were trusted. What lies in the
-    user's home itself is the user's own."""
+    """Entries of the workspace, or of a directory above it, that would take effect if it were
+    trusted. Entries in the home directory itself belong to the user."""
     home = Path.home()
     for folder in (workspace, *workspace.parents):
         if folder == home or folder in home.parents:

@@ -28,18 +28,18 @@ FIRST_LINE_SIZE: Final = 256
 VERSION: Final = re.compile(r"v?(\d+)\.\d+")
 
 _known: dict[tuple[str, int, int], str] = {}
-"""Versions by file, size and time of change, for one process."""
+"""Versions by file, size and mtime, for one process."""
 
 
 def find_node(program: Path, environ: Mapping[str, str] | None = None) -> str | None:
-    """The node that runs a script; None if the program is no script of node.
+    """The node that runs a script; None if the program is not a node script.
 
-    An empty text means that the script wants a node and there is none.
+    An empty text means that the script needs node and it is not installed.
     """
     environ = os.environ if environ is None else environ
     path = environ.get("PATH", os.defpath)
     if program.suffix.lower() in (".cmd", ".bat", ".ps1"):
-        # The shims of npm for Windows look beside themselves first.
+        # npm's shims for Windows search their own directory first.
         beside = program.with_name("node.exe")
         return str(beside) if beside.exists() else which("node", path=path) or ""
     try:
@@ -60,7 +60,7 @@ def find_node(program: Path, environ: Mapping[str, str] | None = None) -> str | 
 
 
 async def node_version(node: str) -> str | None:
-    """The version of a node, such as ``22.11.0``; None if it does not say."""
+    """The version of a node, such as ``22.11.0``; None if it cannot be determined."""
     key = _file_key(node)
     if key is None:
         return None
@@ -82,15 +82,15 @@ def _file_key(file: str) -> tuple[str, int, int] | None:
 
 
 async def check_runtime(spec: LaunchSpec, environ: Mapping[str, str] | None = None) -> str | None:
-    """Raise `NotInstalled` if the program cannot run here, and return the version of its node.
+    """Raise `NotInstalled` if the program cannot run here; returns the version of its node.
 
-    None if it needs none, or does not say which.
+    None if it needs none, or the version is unknown.
     """
     descriptor = spec.descriptor
     if descriptor is None or descriptor.install.node is None or not spec.command:
         return None
     if environ is None:
-        # What is set for the program counts for the search of its interpreter, too.
+        # The environment of the program applies to the search for its interpreter too.
         environ = {**os.environ, **spec.env}
     program = which(spec.command[0], path=environ.get("PATH"))
     node = None if program is None else find_node(Path(program), environ)
@@ -101,7 +101,7 @@ async def check_runtime(spec: LaunchSpec, environ: Mapping[str, str] | None = No
     if not node:
         raise NotInstalled(
             descriptor.name,
-            f"it needs node {wanted} or newer, and there is no node on the PATH",
+            f"it needs node {wanted} or newer, and node is not on the PATH",
             remedy=remedy,
             looked_for=("node",),
         )

@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 
 MAX_STEPS: Final = 6
-"""Folders from a program up to its package: ``bin/``, ``dist/cli/`` and the like."""
+"""Maximum number of directories from a program up to its package: ``bin/``, ``dist/cli/`` and
+the like."""
 
 MAX_PACKAGE_SIZE: Final = 1024 * 1024
 
@@ -23,7 +24,7 @@ def find_package(program: Path, name: str | None = None) -> dict[str, Any] | Non
     folder = Path(os.path.realpath(program)).parent
     for _ in range(MAX_STEPS):
         package = _read(folder / "package.json")
-        # Some packages have a second file, without a name, that only says which modules these are.
+        # Some packages have a second file, without a name, that only sets the module type.
         if package is not None and isinstance(package.get("name"), str):
             return package if name is None or package["name"] == name else None
         if folder.name == "node_modules" or folder.parent == folder:

@@ -30,7 +30,7 @@ ERROR_LOOKS: Final = (
     (r"\b401\b|\b403\b|authentication failed", ErrorKind.AUTH_REQUIRED),
     (r"\b429\b|rate limit|quota", ErrorKind.RATE_LIMITED),
 )
-"""What an error that is told as text looks like, by its kind."""
+"""Patterns of errors reported as text, by kind."""
 
 
 @asynccontextmanager
@@ -40,13 +40,13 @@ async def open_peer(
     *,
     workspace: str | os.PathLike[str] = ".",
 ) -> AsyncIterator[Peer]:
-    """Start or connect to the agent for the time of the block; closes the connection at its end.
+    """Start or connect to the agent for the duration of the block.
 
-    What the descriptor knows of the peer is added to the environment of the options and is used
-    where the options do not say otherwise. What is found out about its program is kept in
-    dragoman's cache, unless the options have one.
+    The descriptor's settings are added to the environment of the options, and apply where the
+    options do not set others. Discovered facts about its program are kept in dragoman's cache,
+    unless the options have one.
     """
-    # Not at the top: a call that goes through a broker starts nothing, and needs none of them.
+    # Not at the top: a call through a broker starts nothing and needs none of them.
     from dragoman.catalogue.node_runtime import check_runtime
     from dragoman.client.connect import connect
 
@@ -73,13 +73,13 @@ async def open_peer(
 
 
 def dialect_of(launch: LaunchSpec, options: ConnectOptions) -> str:
-    """The dialect that the options name, or else the one of the launch."""
+    """The dialect that the options name, or else that of the launch."""
     return launch.protocol if options.dialect == AUTO else named_dialect(options.dialect)
 
 
 def found_before(dialect: str, cache: str | os.PathLike[str]) -> Cache | None:
-    """What was found out about programs before, in dragoman's cache folder; None without a folder,
-    and for a dialect in which there is nothing to find out."""
+    """The cache of discovered facts, in dragoman's cache directory; None without a directory,
+    and for a dialect with nothing to discover."""
     if dialect in (ACP, CODEX) or not os.fspath(cache):
         return None
     from dragoman.catalogue.discovery_store import DiscoveryStore
@@ -88,17 +88,17 @@ def found_before(dialect: str, cache: str | os.PathLike[str]) -> Cache | None:
 
 
 def line_size_of(launch: LaunchSpec, options: ConnectOptions) -> int | None:
-    """The longest message by the options, or else by the descriptor."""
+    """The maximum message size from the options, or else from the descriptor."""
     known = None if launch.descriptor is None else launch.descriptor.max_line_size
     return options.max_line_size or known
 
 
 def options_of(spec: LaunchSpec, dialect: str, permit: Permit = deny_all) -> dict[str, Any]:
-    """The options of the dialect's client that make up for what the peer does differently."""
-    # A user who chose another dialect than the descriptor gets that one bare.
+    """The options of the dialect's client that compensate for the peer's quirks."""
+    # If the user chose another dialect than the descriptor, its options do not apply.
     options: dict[str, Any] = dict(spec.details) if dialect == spec.protocol else {}
     if dialect == CODEX and is_unrestricted(permit):
-        # In its narrow sandbox a command that writes fails before anybody is asked.
+        # In its narrow sandbox a writing command fails before it asks for permission.
         options.setdefault("sandbox", "workspace-write")
     if dialect != ACP:
         return options
@@ -113,13 +113,13 @@ def options_of(spec: LaunchSpec, dialect: str, permit: Permit = deny_all) -> dic
 
 
 def is_unrestricted(permit: Permit) -> bool:
-    """Whether it is known to allow everything that it is asked for."""
+    """Whether this callback is known to allow every request."""
     return permit is approve_all or bool(getattr(permit, "unrestricted", False))
 
 
 def judge(result: Result, quirks: Quirks) -> Result:
-    """The result as it is to be taken: errors that a peer only tells as text are failures, and a
-    turn of which nothing but remarks came after a refusal was denied."""
+    """The corrected result: errors that a peer reports only as text are failures, and a turn
+    with nothing but remarks after a refusal was denied."""
     if result.outcome not in (Outcome.OK, Outcome.DENIED):
         return result
     text = _without_notices(result.text, quirks.notice_texts)
@@ -138,7 +138,7 @@ def judge(result: Result, quirks: Quirks) -> Result:
 
 
 def _without_notices(text: str, notices: tuple[str, ...]) -> str:
-    """A text without the remarks that it begins with."""
+    """A text without the remarks at its start."""
     text = text.lstrip()
     while notice := next((one for one in notices if text.startswith(one)), ""):
         text = text[len(notice) :].lstrip()

@@ -20,5 +20,5 @@ ROLES: Final[Mapping[str, str]] = {
 
 
 def is_generalist(roles: Iterable[str]) -> bool:
-    """Whether somebody claims every role there is. Measuring shows what that is worth."""
+    """Whether the roles include every known one. Measuring shows how good the peer is at each."""
     return set(ROLES) <= set(roles)

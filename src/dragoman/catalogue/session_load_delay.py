@@ -12,11 +12,11 @@ from typing import Final
 MINUTE: Final = 60.0
 
 MARGIN: Final = 0.5
-"""Seconds after the minute: the peer looks at its own clock, and begins after us."""
+"""Seconds after the minute: the peer reads its own clock, and starts after us."""
 
 
 def remaining(began_at: float, now: float) -> float:
-    """Seconds until the clock shows another minute than that in which something began."""
+    """Seconds until the clock shows another minute than the one in which the session began."""
     over_at = (began_at + MARGIN) // MINUTE * MINUTE + MINUTE + MARGIN
-    # A clock that was set back says nothing about when it began.
+    # A clock that was set back gives no information.
     return max(0.0, over_at - now) if began_at <= now else 0.0

@@ -22,7 +22,7 @@ from dragoman.errors import ConfigInvalid, UsageError
 
 NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 MAX_NAME_SIZE: Final = 64
-"""Names become names of files and folders."""
+"""Names become names of files and directories."""
 
 RESERVED: Final = frozenset({"none", "all"})
 """Words that mean something else where a peer is named."""
@@ -33,7 +33,7 @@ ADDRESSES: Final = ("unix:", "ws://", "wss://")
 def describe(
     table: Mapping[str, Any], *, origin: str, folder: Path | None = None, key: str = ""
 ) -> Descriptor:
-    """The descriptor in a table. Relative paths in it count from `folder`."""
+    """The descriptor in a table. Relative paths in it are relative to `folder`."""
     refuse_secrets(dict(table), origin=origin, base=key)
     descriptor = convert(dict(table), Descriptor, origin=origin, base=key)
     check(descriptor, origin=origin, key=key)
@@ -41,20 +41,23 @@ def describe(
 
 
 def check(descriptor: Descriptor, *, origin: str, key: str = "") -> None:
-    """Raise `ConfigInvalid` for what no type can refuse."""
+    """Raise `ConfigInvalid` for what types cannot express."""
 
     def refuse(place: str, problem: str) -> None:
         raise ConfigInvalid(origin, problem, key=f"{key}.{place}" if key else place)
 
     name = descriptor.name
     if NAME.fullmatch(name) is None or len(name) > MAX_NAME_SIZE:
-        refuse("name", f"{name!r} is no name: lower case letters, digits and single hyphens")
+        refuse(
+            "name",
+            f"{name!r} is not a valid name: use lower case letters, digits, hyphens",
+        )
     if name in RESERVED:
         refuse("name", f"{name!r} means something else and cannot be a peer's name")
     if not descriptor.title.strip():
         refuse("title", "it is empty")
     if not descriptor.launch:
-        refuse("launch", "there is no way to start or reach the peer")
+        refuse("launch", "it needs a command or an address")
     for number, launch in enumerate(descriptor.launch):
         problem = _launch_problem(launch)
         if problem:
@@ -69,9 +72,12 @@ def check(descriptor: Descriptor, *, origin: str, key: str = "") -> None:
     for place, roles in (("roles", descriptor.roles), ("role_prefixes", descriptor.role_prefixes)):
         for role in roles:
             if ROLE.fullmatch(role) is None:
-                refuse(place, f"{role!r} is no role: lower case letters, digits, single hyphens")
+                refuse(
+                    place,
+                    f"{role!r} is not a valid role: use lower case letters, digits, hyphens",
+                )
     if len(set(descriptor.roles)) != len(descriptor.roles):
-        refuse("roles", "a role stands there twice")
+        refuse("roles", "a role is listed twice")
     for role in descriptor.role_prefixes:
         if role not in descriptor.roles:
             refuse("role_prefixes", f"{role!r} is not among the roles")
@@ -83,7 +89,7 @@ def check(descriptor: Descriptor, *, origin: str, key: str = "") -> None:
 def _is_dialect(name: str) -> bool:
     if name in DIALECTS:
         return True
-    # Not at the top: only descriptors of dialects that packages bring need it.
+    # Not at the top: only descriptors with a dialect of a package need it.
     from dragoman.client.legacy.registry import is_registered
 
     return is_registered(name)
@@ -91,13 +97,13 @@ def _is_dialect(name: str) -> bool:
 
 def _launch_problem(launch: Launch) -> str:
     if bool(launch.command) == (launch.address is not None):
-        return "either a command or an address, and not both"
+        return "set either a command or an address, not both"
     if launch.command and not launch.command[0].strip():
         return "the program is empty"
     if any("\0" in word for word in launch.command):
-        return "there is a null character in the command"
+        return "the command contains a null character"
     if launch.address is not None and not launch.address.startswith(ADDRESSES):
-        return f"{launch.address!r} is no address: use unix:/path, ws://… or wss://…"
+        return f"{launch.address!r} is not an address: use unix:/path, ws://… or wss://…"
     return ""
 
 
@@ -111,20 +117,20 @@ def _check_names(descriptor: Descriptor, refuse: Any) -> None:
     ):
         for name in names:
             if VARIABLE.fullmatch(name) is None:
-                refuse(place, f"{name!r} is no name of a variable")
+                refuse(place, f"{name!r} is not the name of a variable")
     version = descriptor.version
     for how, value in (("package", version.package), ("flag", version.flag)):
         if (version.how == how) != (value is not None):
-            refuse("version", f"`{how}` is given exactly if `how` is {how!r}")
+            refuse("version", f"`{how}` must be set exactly if `how` is {how!r}")
     if (descriptor.models.listing == "command") != bool(descriptor.models.command):
-        refuse("models", "`command` is given exactly if `listing` is 'command'")
+        refuse("models", "`command` must be set exactly if `listing` is 'command'")
     for place, number in (
         ("max_line_size", descriptor.max_line_size),
         ("handshake_timeout", descriptor.handshake_timeout),
         ("install.node", descriptor.install.node),
     ):
         if number is not None and not number > 0:
-            refuse(place, "it is a number above 0")
+            refuse(place, "it must be a number above 0")
 
 
 def _check_quirks(descriptor: Descriptor, refuse: Any) -> None:
@@ -133,11 +139,11 @@ def _check_quirks(descriptor: Descriptor, refuse: Any) -> None:
         if getattr(quirks, name) and descriptor.protocol != ACP:
             refuse(f"quirks.{name}", f"it needs protocol = {ACP!r}")
     if any(not text.strip() for text in quirks.error_texts):
-        refuse("quirks.error_texts", "an empty text begins every message")
+        refuse("quirks.error_texts", "an empty text would match every message")
     if descriptor.canaries.echo is not None and not descriptor.canaries.echo.strip():
-        refuse("canaries.echo", "there must be something that the peer answers")
+        refuse("canaries.echo", "it must not be empty")
     if descriptor.details and descriptor.protocol == AUTO:
-        refuse("details", f"they belong to one dialect: name it, such as protocol = {CODEX!r}")
+        refuse("details", f"they apply to one dialect: name it, such as protocol = {CODEX!r}")
 
 
 def _check_enforcement(descriptor: Descriptor, refuse: Any) -> None:
@@ -148,16 +154,16 @@ def _check_enforcement(descriptor: Descriptor, refuse: Any) -> None:
     if enforcement.modes and descriptor.protocol not in (ACP, CODEX):
         refuse("enforcement.modes", f"it needs protocol = {ACP!r} or {CODEX!r}")
     if any(not mode.strip() for mode in enforcement.modes):
-        refuse("enforcement.modes", "a mode has a name")
+        refuse("enforcement.modes", "a mode must have a name")
     if any("\0" in word for word in enforcement.arguments):
-        refuse("enforcement.arguments", "there is a null character in the command")
+        refuse("enforcement.arguments", "an argument contains a null character")
     starting = descriptor.quirks.mode_after_open
     if starting and enforcement.modes and starting not in enforcement.modes:
         refuse("enforcement.modes", f"quirks.mode_after_open is {starting!r}, which is not one")
 
 
 def _absolute(descriptor: Descriptor, folder: Path) -> Descriptor:
-    """The same with paths that mean the same from everywhere."""
+    """The same with absolute paths."""
 
     def program(command: tuple[str, ...]) -> tuple[str, ...]:
         if not command or command[0] == PYTHON:

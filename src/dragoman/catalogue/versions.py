@@ -16,8 +16,8 @@ from dragoman.catalogue.npm_package import package_version
 from dragoman.transports.process.query import ask_program
 
 FLAG_TIMEOUT: Final = 15.0
-"""Seconds for a program to print its version: some load all of themselves first, and real ones
-need up to 12 s for that on a busy machine."""
+"""Seconds for a program to print its version: some load all their code first, and real ones
+take up to 12 s on a busy machine."""
 
 VERSION: Final = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[-+.][0-9A-Za-z.-]+)?")
 
@@ -30,7 +30,7 @@ def own_version() -> str:
 
 
 def installed_version(spec: LaunchSpec) -> str | None:
-    """The version as files tell it; None if they do not. Nothing is started."""
+    """The version from files; None if they do not have it. Nothing is started."""
     if spec.descriptor is None or not spec.command:
         return None
     source = spec.descriptor.version
@@ -42,7 +42,7 @@ def installed_version(spec: LaunchSpec) -> str | None:
 
 
 async def learn_version(spec: LaunchSpec) -> str | None:
-    """The version as files or a safe flag tell it; None if only a handshake can."""
+    """The version from files or a safe flag; None if only a handshake can tell."""
     known = installed_version(spec)
     if known is not None or spec.descriptor is None or not spec.command:
         return known

@@ -257,7 +257,7 @@ def _checked_once(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
         for variable in peer.env:
             if variable != "*" and VARIABLE.fullmatch(variable.removesuffix("*")) is None:
                 raise ConfigInvalid(
-                    origin, f"{variable!r} is no name of a variable", key=f"peer.{name}.env"
+                    origin, f"{variable!r} is not the name of a variable", key=f"peer.{name}.env"
                 )
         _check_roles(peer.roles or (), f"peer.{name}.roles", origin)
     if settings.policy.rules or settings.policy.limits:

@@ -83,7 +83,7 @@ def test_a_misspelt_peer_is_guessed() -> None:
 
 
 def test_a_value_that_is_the_name_of_a_peer_is_not_split_into_another_peer_and_a_role() -> None:
-    with pytest.raises(DelegationInvalid, match="names a peer and no role") as caught:
+    with pytest.raises(DelegationInvalid, match="names a peer but no role") as caught:
         parse_target("codex-acp", USUAL)
     assert caught.value.remedy == "write codex-acp-execute or codex-acp-plan"
 

@@ -135,7 +135,7 @@ def test_a_card_of_another_format_is_measured_again(tmp_path: Path) -> None:
     fields = msgspec.json.decode(path.read_bytes())
     path.write_bytes(msgspec.json.encode({**fields, "format": CARD_FORMAT + 1}))
     assert store.load("gemini", "1.0", "linux") is None
-    assert f"the format {CARD_FORMAT + 1}" in store.trouble[path]
+    assert f"format {CARD_FORMAT + 1}" in store.trouble[path]
 
 
 def test_a_file_that_is_too_large_is_not_read(
@@ -166,7 +166,7 @@ def test_a_card_that_cannot_be_written_leaves_the_old_one_and_no_rest(
 
 def test_a_folder_that_cannot_be_written_to_is_said_to_be_so(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file in the way")
-    with pytest.raises(FileFailed, match=r"the card could not be kept: Not a directory"):
+    with pytest.raises(FileFailed, match=r"the card could not be stored: Not a directory"):
         CardStore(tmp_path / "data" / "cards").save(card())
 
 
@@ -184,7 +184,7 @@ def test_what_is_no_ordinary_file_is_no_card_and_holds_nobody(tmp_path: Path) ->
     path.parent.mkdir()
     os.mkfifo(path)
     assert store.load("gemini", "1.0", "linux") is None
-    assert "no ordinary file" in store.trouble[path]
+    assert "not a regular file" in store.trouble[path]
 
 
 def test_a_peer_of_another_version_than_its_card_is_to_be_measured_again(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_a_value_of_two_lines_is_refused() -> None:
 
 def test_a_field_that_stands_twice_is_an_error_that_names_both_lines() -> None:
     data = b"---\ndelegate_to: a-b\nname: x\n'delegate_to': c-d\n---\n"
-    told = "line 4: delegate_to stands in the front matter twice, first in line 2"
+    told = "line 4: delegate_to is in the front matter twice, first on line 2"
     assert refusal(data) == told
     assert refusal(data, None) == told
     with pytest.raises(FrontMatterInvalid, match="twice"):
@@ -140,7 +140,7 @@ def test_front_matter_that_never_ends_is_named() -> None:
 
 
 def test_front_matter_that_is_no_mapping_is_refused() -> None:
-    assert "no mapping" in refusal(b"---\n- a\n- b\n---\n")
+    assert "not a mapping" in refusal(b"---\n- a\n- b\n---\n")
     assert "more than one YAML document" in refusal(b"---\na: b\n--- c\n---\n")
 
 

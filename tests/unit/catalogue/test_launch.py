@@ -88,7 +88,7 @@ def test_what_is_missing_is_said_with_the_command_that_installs_it() -> None:
 
 
 def test_a_peer_of_another_platform_is_said_to_be_one() -> None:
-    with pytest.raises(NotInstalled, match="only runs on macos, and this is windows"):
+    with pytest.raises(NotInstalled, match="only runs on macos; this is windows"):
         resolve(peer(MAC), environ={}, platform="windows", which=finds("mac-tool"))
 
 

@@ -151,7 +151,7 @@ def test_a_trusted_projects_peer_counts_and_says_its_name_once(tmp_path: Path) -
     write(root / "dragoman.toml", table.replace("title", 'name = "theirs"\ntitle'))
     trust_project(root, paths)
     (problem,) = load_catalogue(load(root, paths), entry_points=list).problems
-    assert "the table says 'ours'" in str(problem)
+    assert "the table has the name 'ours'" in str(problem)
 
 
 def test_asking_for_one_peer_reads_the_file_of_that_one(
@@ -212,8 +212,8 @@ def _broken() -> Any:
     ("entry", "words"),
     [
         (Entry("theirs", _broken), "could not be loaded: no module named x"),
-        (Entry("theirs", lambda: 3), "which is no descriptor"),
-        (Entry("mine", lambda: PEER), "registers 'mine' and describes 'theirs'"),
+        (Entry("theirs", lambda: 3), "which is not a descriptor"),
+        (Entry("mine", lambda: PEER), "registers 'mine' but describes 'theirs'"),
         (Entry("theirs", lambda: Path("/nonexistent/x.toml")), "cannot be read"),
         (Entry("theirs", lambda: {"name": "theirs"}), "lacks the key"),
     ],

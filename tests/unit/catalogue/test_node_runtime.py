@@ -89,7 +89,7 @@ async def test_the_path_that_the_program_is_going_to_see_counts(tmp_path: Path) 
 async def test_no_node_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = script(tmp_path / "kimi", "#!/usr/bin/env node\n")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(NotInstalled, match="there is no node on the PATH"):
+    with pytest.raises(NotInstalled, match="node is not on the PATH"):
         await check_runtime(way(program))
 
 

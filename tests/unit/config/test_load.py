@@ -70,7 +70,7 @@ def test_without_any_file_all_is_default(tmp_path: Path) -> None:
         ('fallback = "some"', "use 'all' or 'none' or 'peers'"),
         ('agent_files = ["../x/*.md"]', "leaves the project"),
         ('agent_files = ["/etc/*.md"]', "leaves the project"),
-        ('[peer.codex]\nenv = ["A=B"]', "no name of a variable"),
+        ('[peer.codex]\nenv = ["A=B"]', "not the name of a variable"),
         ('[peer.codex]\nmodel = "sk-0123456789abcdefghij"', "secret"),
         ("[peers.mine]\ntitle = 'x'", "a file of its own"),
         ("x = ", "not TOML"),

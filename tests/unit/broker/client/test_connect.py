@@ -202,7 +202,7 @@ async def test_a_start_needs_the_card_and_a_runtime(paths: Paths, tmp_path: Path
     wanting = way(command=(str(script),), descriptor=described(install=Install(node=20)))
     without_node = ConnectOptions(env={"PATH": "/none"})
     nowhere = spec_of(wanting, without_node, workspace=tmp_path, paths=paths)
-    with pytest.raises(NotInstalled, match="there is no node on the PATH"):
+    with pytest.raises(NotInstalled, match="node is not on the PATH"):
         await complete(wanting, nowhere, inherit=())
 
 
