@@ -95,7 +95,7 @@ def test_a_login_that_only_a_prompt_shows_is_not_tried_unless_that_is_wanted(cli
     add_peer(cli.home / "config_home", cli.home, "alpha", "auth", ("review",), **more)
     done = cli("init", "alpha", "--yes", "--format", "json")
     (proof,) = lines(done, "Proof")
-    assert proof["ready"] and "whether it is logged in was not tried" in proof["proved"]
+    assert proof["ready"] and "the login was not checked" in proof["proved"]
     assert prompts(cli, "alpha") == ["What can you do?"]
     wanted = cli("init", "alpha", "--yes", "--try-login", "--format", "json")
     first, second = lines(wanted, "Proof")

@@ -138,7 +138,7 @@ def test_an_agent_that_cannot_list_its_sessions_is_told_apart_from_one_that_has_
 ) -> None:
     added = cli("peers", "add", "old", "--roles", "plan", "--no-turns", *strict(cli, "keyed"))
     assert added.code == 0, added.out + added.err
-    assert "it refused the greeting of acp" in added.out
+    assert "it rejected the handshake of acp" in added.out
     listed = cli("sessions", "list", "old", "--cold")
     assert listed.code == 0
     assert "old does not list its own sessions" in listed.err
@@ -196,7 +196,7 @@ def test_a_dialect_that_only_a_turn_shows_is_found_out_at_each_start(cli: Cli) -
     words = strict(cli, "keyed-bare")
     added = cli("peers", "add", "bare", "--roles", "plan", "--turns", *words)
     assert added.code == 0, added.out + added.err
-    assert "or keyed, which only a turn shows" in added.out and "FAIL" not in added.out
+    assert "or keyed, which only a turn can show" in added.out and "FAIL" not in added.out
     text = (cli.home / "config_home" / "peers" / "bare.toml").read_text()
     assert "protocol" not in tomllib.loads(text)
     assert cli("run", "bare", "hello", "--format", "quiet").out == "strict words\n"
@@ -303,7 +303,7 @@ def test_a_dialect_that_is_named_wrongly_is_told_with_the_option(cli: Cli) -> No
     done = cli("peers", "verify", "--dialect", "tagged", *strict(cli, "asp"))
     assert done.code == 10
     assert "does not speak tagged" in done.out
-    assert "Name another dialect with --dialect, or leave --dialect away" in done.out
+    assert "Name another dialect with --dialect, or omit --dialect" in done.out
     named = cli("run", "hi", "--dialect", "oneshot", *strict(cli, "asp"))
     assert named.code != 0 and "--dialect NAME" in named.err
 

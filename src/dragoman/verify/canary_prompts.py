@@ -52,5 +52,5 @@ def canaries_for(prompts: CanaryPrompts) -> Canaries:
 
 
 def fill(prompt: str, **words: str) -> str:
-    """A prompt with its words in braces replaced. Other braces are left alone."""
+    """A prompt with its placeholders replaced. Other braces are left alone."""
     return re.sub(r"{(\w+)}", lambda found: words.get(found[1], found[0]), prompt)

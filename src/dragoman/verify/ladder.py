@@ -40,7 +40,7 @@ from dragoman.verify.rungs import (
 from dragoman.verify.time_limits import LadderLimits
 from dragoman.verify.verification import Verification
 
-NOT_ASKED: Final = "it spends a model call, and nobody agreed to that"
+NOT_ASKED: Final = "it spends a model call, which was not allowed"
 
 
 def _in_order() -> tuple[Rung, ...]:
@@ -90,11 +90,11 @@ async def climb(
 
     `turns` allows rungs that spend model calls. `careful` is for unknown programs: they get no
     credentials and an empty home. `on_rung` is called after each rung. `version` is used for peers
-    that do not report theirs. `cache` keeps what is found out about the program, for its next use.
+    that do not report theirs. `cache` keeps what is discovered about the program, for its next use.
     """
     platform = platform or current_platform()
     results: list[RungResult] = []
-    # Started as under a policy, because whether it asks for permission then is what counts.
+    # Started as under a policy, because what counts is whether it asks for permission then.
     way = made_to_ask(way)
     with surroundings(way, careful=careful) as where:
         state = Verification(
@@ -148,7 +148,7 @@ async def _try(rung: Rung, state: Verification) -> RungResult:
 def _not_tried(rung: Rung, state: Verification) -> RungFinding | None:
     missing = [name for name in rung.needs if not state.held(name)]
     if missing:
-        return skipped(f"it needs what {' and '.join(missing)} did not give")
+        return skipped(f"it needs {' and '.join(missing)}, which did not pass")
     if rung.turns and not state.turns:
         return skipped(NOT_ASKED)
     return None
@@ -164,7 +164,7 @@ async def _measure(rung: Rung, state: Verification) -> RungFinding:
     except TimeoutError:
         if not scope.expired():
             raise
-        return failed(f"it did not end within {state.limits.rung:g} s", remedies.SLOW_RUNG)
+        return failed(f"it did not finish within {state.limits.rung:g} s", remedies.SLOW_RUNG)
 
 
 def _remedy(error: DragomanError) -> str:

@@ -99,7 +99,7 @@ async def reach(address: str, *, codex: bool) -> PeerProcess:
     if address.startswith("unix:"):
         path = address.removeprefix("unix:").removeprefix("//")
         if codex:
-            # The app-server speaks WebSocket on its Unix socket, too.
+            # The app-server speaks WebSocket on its Unix socket too.
             return PeerProcess(await connect_websocket("ws://localhost/", unix_path=path))
         return PeerProcess(await connect_unix(path))
     return PeerProcess(await connect_websocket(address))

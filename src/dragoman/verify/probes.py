@@ -1,7 +1,7 @@
 """Requests that only a verification sends: unknown method or session, bad params, oversized line.
 
-Also asks for models, modes and login where a dialect has a request for them. The only module of
-this package that spells method names. The rungs judge the answers.
+Also requests models, modes and login status if a dialect can. The only module of this package that
+spells method names. The rungs judge the responses.
 """
 
 from __future__ import annotations
@@ -44,15 +44,14 @@ METHODS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "prompt": ("turn/start", "echo"),
     },
 }
-"""The methods of the dialects that have one name for each, with the fact that shows that it was
-answered."""
+"""The methods of the dialects that have one name for each, with the fact that proves a response."""
 
 CONCEPTS: Final = ("create", "list", "load", "resume", "prompt")
-"""What a method of a legacy dialect may be for."""
+"""The purposes of methods of a legacy dialect."""
 
 
 def methods_of(peer: Peer, facts: Mapping[str, Any]) -> dict[str, str]:
-    """The method names that the peer answered to, by what they do."""
+    """The method names that the peer responded to, by purpose."""
     table = METHODS.get(peer.dialect)
     if table is not None:
         return {concept: name for concept, (name, fact) in table.items() if facts.get(fact)}
@@ -61,7 +60,7 @@ def methods_of(peer: Peer, facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _known(peer: Peer, concept: str) -> str:
-    """The method name that a peer of a legacy dialect answered to; empty if none."""
+    """The method name that a peer of a legacy dialect responded to; empty if none."""
     return peer.client.chains.known(concept) or ""
 
 
@@ -127,7 +126,7 @@ def bad_params(peer: Peer) -> Question | None:
 
 
 def unknown_method() -> Question:
-    """A request with a method that no peer has."""
+    """A request for a method that no peer has."""
     return UNKNOWN_METHOD, {}
 
 
@@ -138,7 +137,7 @@ def oversized(question: Question, size: int) -> Question:
 
 
 def names_version(line: bytes) -> bool:
-    """Whether the answer to the handshake has a protocol version."""
+    """Whether the response to the handshake has a protocol version."""
     try:
         answer = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -148,9 +147,9 @@ def names_version(line: bytes) -> bool:
 
 
 async def code_of(peer: Peer, question: Question, *, timeout: float) -> int:
-    """The error code of the answer to a request; `ACCEPTED` if it was not an error.
+    """The error code of the response to a request; `ACCEPTED` if it was not an error.
 
-    Raises if no answer came.
+    Raises if no response came.
     """
     method, params = question
     try:
@@ -182,7 +181,7 @@ async def models_of(
 
 
 def model_in_use(events: list[model.Event]) -> str | None:
-    """The model that a session uses if none was asked for; None if the peer does not say."""
+    """The model that a session uses if none was requested; None if the peer does not report it."""
     for event in reversed(events):
         if not isinstance(event, model.SettingsChanged):
             continue

@@ -46,7 +46,7 @@ def proved(card: Card) -> str:
     if facts.authenticated is False:
         not_tried.append("it wants a login")
     elif facts.authenticated is None and facts.sessions:
-        not_tried.append("whether it is logged in was not tried")
+        not_tried.append("the login was not checked")
     return "; ".join(filter(None, [", ".join(did), *not_tried]))
 
 

@@ -13,12 +13,12 @@ from dragoman.transports.process.child import ShutdownTimes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LadderLimits:
-    """Seconds, unless it says otherwise."""
+    """In seconds unless noted."""
 
     handshake: float = 30.0
     """From the start to the first answer. Real agents need up to 12 s on a busy machine."""
     session: float = 60.0
-    """Opening a session: agents connect to their MCP servers meanwhile."""
+    """Opening a session: agents connect to their MCP servers in that time."""
     answer: float = 20.0
     """Any other request. All but one of them do no work."""
     first_event: float = 60.0
@@ -27,7 +27,7 @@ class LadderLimits:
     """Between two events in a turn. Some agents retry a failing model silently for longer, and for
     a verification that is a result too."""
     turn: float = 180.0
-    """A whole turn: the prompts ask for little."""
+    """A whole turn: the prompts request little."""
     cancel_grace: float = 10.0
     """From a cancel to the end of the turn."""
     cancel_arrival: float = 1.0
@@ -38,8 +38,9 @@ class LadderLimits:
     replay_quiet: float = 0.3
     """Without updates for this long, a replay that comes after its answer counts as over."""
     mcp_start: float = 2.0
-    """For an MCP server to be started after the session was opened. Agents that start it with the
-    session do so before they answer; the others wait for a turn, and no patience changes that."""
+    """For an MCP server to be started after the session was opened. Agents that start it with
+    the session do so before they respond; the others wait for a turn, so a longer timeout would
+    not help."""
     exit: float = 5.0
     """From the end of its input to its exit. Agents need up to 2.2 s, and some never exit."""
     rung: float = 600.0

@@ -40,7 +40,7 @@ MAX_KEYS: Final = 50
 """Maximum keys of one kind of notification that are kept."""
 
 SAMPLES: Final = 20
-"""Notifications of one kind whose keys are looked at: those of one kind have much the same."""
+"""Notifications of one kind whose keys are examined: they all have much the same."""
 
 
 class EventBuffer(list[model.Event]):
@@ -77,7 +77,7 @@ class TrafficCounts:
         """The notifications that came, by name, with the keys of their params."""
         self._samples: Counter[str] = Counter()
         self.greeting = b""
-        """The line of the last handshake's answer."""
+        """The line with the last handshake's response."""
         self._listeners: list[EventBuffer] = []
         self._last: bytes | None = None
 
@@ -111,7 +111,7 @@ class TrafficCounts:
         """Keep the name and the keys of a notification."""
         if not isinstance(message, messages.Notification):
             return
-        # Some names say more than the method: which kind of update it is.
+        # Some names say more than the method: they include the kind of update.
         name = native if native.startswith(message.method) else message.method
         keys = self.notifications.get(name[:MAX_WORD])
         if keys is None:
@@ -152,7 +152,7 @@ def shown(line: bytes) -> str:
 
 
 def _keys(params: bytes | Raw) -> list[str]:
-    """The keys of params, those of an object in it with a dot between."""
+    """The keys of params; those of a nested object with a dot in between."""
     try:
         body = msgspec.json.decode(params)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,6 +1,6 @@
 """State that the rungs of one verification share: processes, sessions, turns, permissions, facts.
 
-A rung asks here for a connected peer or a session, and gets a new one if the last has died or hung.
+A rung gets a connected peer or a session from here, and a new one if the last has died or hung.
 There are up to three processes: the first for most rungs, a second that must find the session of
 the first, and one for requests that may crash a peer.
 """
@@ -52,7 +52,7 @@ class ConnectedPeer:
     peer: Peer
     running: PeerProcess
     seconds: float
-    """From the start to the first answer."""
+    """From the start to the first response."""
     exit: ExitBehaviour | None = None
 
     @property
@@ -82,7 +82,7 @@ class Verification:
     turns: bool
     careful: bool
     cache: Cache = field(default_factory=MemoryCache)
-    """Keeps what is found out, for other processes of the peer and for its next use."""
+    """Keeps what is discovered, for other processes of the peer and for its next use."""
     files: windows.FileLookup = field(default_factory=windows.RealFiles)
     """File lookup for programs on Windows."""
     witness: TrafficCounts = field(default_factory=TrafficCounts)
@@ -93,7 +93,7 @@ class Verification:
     greeting: DragomanError | None = None
     """The error of a handshake that was answered but failed."""
     tried: tuple[str, ...] = ()
-    """The dialects in which it was greeted in vain."""
+    """The dialects in which the handshake failed."""
     refusal: DragomanError | None = None
     """Why no session could be opened."""
     first: ConnectedPeer | None = None
@@ -203,7 +203,7 @@ class Verification:
         return program_of(command) if command else program_at(str(self.way.address))
 
     def remember_dialect(self, dialect: str) -> None:
-        """Keep what it speaks for its next use, because its command line does not show it."""
+        """Store its dialect for its next use, because its command line does not show it."""
         program = self._program
         if program is not None:
             launch = launch_of(self.way.command or (), self.surroundings.workspace)
@@ -273,7 +273,8 @@ class Verification:
     async def turning(
         self, conversation: Conversation, prompt: str
     ) -> AsyncIterator[ConversationTurn]:
-        """Run a turn. If the verification is cancelled meanwhile, the turn's end is not awaited."""
+        """Run a turn. If the verification is cancelled in the meantime, the turn's end is not
+        awaited."""
         async with conversation.prompt(prompt) as turn:
             try:
                 yield turn

@@ -45,8 +45,7 @@ def test_the_names_of_all_rungs_fit_into_their_column() -> None:
         (MeasuredFacts(dialect="acp"), "starts, speaks acp; no turn was tried"),
         (
             MeasuredFacts(dialect="acp", sessions=True),
-            "starts, speaks acp, opens a session; no turn was tried; "
-            "whether it is logged in was not tried",
+            "starts, speaks acp, opens a session; no turn was tried; the login was not checked",
         ),
         (
             MeasuredFacts(dialect="acp", authenticated=False),

@@ -1,8 +1,8 @@
-"""Rungs `handshake` and `dialect`: does the program answer, and in which dialect?
+"""Rungs `handshake` and `dialect`: does the program respond, and in which dialect?
 
 Tells four failures apart: exit with usage text, crash, silence, and output for a person. If the
-answer shows another dialect or refuses the greeting, the same command is started again for another
-dialect, which is safe because no prompt was sent.
+response shows another dialect or rejects the handshake, the same command is started again for
+another dialect, which is safe because no prompt was sent.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ async def handshake(state: Verification) -> RungFinding:
         except DragomanError as error:
             if answered is None and not is_refusal(error):
                 return _unanswered(state, error)
-            # The first refusal says most: the program may speak that dialect, and something is
-            # wrong with it. Another version of a dialect proves which one it speaks.
+            # The first rejection says most: the program may speak that dialect and have a problem.
+            # Another version of a dialect proves which one it speaks.
             versions = isinstance(error, ProtocolMismatch) and error.version is not None
             if answered is None or versions:
                 answered = _answered(state, error, loop.time() - started_at)
@@ -73,7 +73,7 @@ async def handshake(state: Verification) -> RungFinding:
             state.remember_dialect(trying)
         seconds = round(connected.seconds, 3)
         before = ", ".join(search.tried[:-1])
-        refused = f"; it refused the greeting of {before}" if before else ""
+        refused = f"; it rejected the handshake of {before}" if before else ""
         return passed(f"answered after {seconds:.2f} s{refused}", handshake_seconds=seconds)
 
 
@@ -99,7 +99,7 @@ async def _refuse_other(connected: ConnectedPeer, dialect: str) -> None:
 def _unanswered(state: Verification, error: DragomanError) -> RungFinding:
     """The finding for a program that did not answer."""
     noise = state.witness.noise_sample
-    printed = f"; on stdout it printed {noise}, which is no message" if noise else ""
+    printed = f"; on stdout it printed {noise}, which is not a message" if noise else ""
     match error:
         case ProcessExited(signal=int(signal)):
             said = _tail(error.stderr_tail)
@@ -113,7 +113,7 @@ def _unanswered(state: Verification, error: DragomanError) -> RungFinding:
             return failed(f"no answer within {timeout:g} s{printed}", remedies.PERSON)
         case CallTimeout(timeout=timeout):
             return failed(
-                f"no answer within {timeout:g} s; it runs and says nothing", remedies.SILENT
+                f"no answer within {timeout:g} s; it runs and prints nothing", remedies.SILENT
             )
         case SpawnError():
             return failed(str(error), remedies.START)
@@ -140,12 +140,12 @@ async def dialect(state: Verification) -> RungFinding:
             return failed(str(error), remedies.LOGIN)
         if len(state.tried) == 1:
             return failed(
-                f"it does not speak {state.tried[0]}: the greeting was answered with: {error}",
+                f"it does not speak {state.tried[0]}: the response to the handshake was: {error}",
                 remedies.OTHER_DIALECT,
             )
         return failed(
             f"it speaks no known protocol ({', '.join(state.tried)} were tried): the first "
-            f"greeting was answered with: {error}",
+            f"response to a handshake was: {error}",
             remedies.REFUSED,
         )
     assert state.first is not None
@@ -153,9 +153,9 @@ async def dialect(state: Verification) -> RungFinding:
     name = one_line(peer.info.name or "", MAX_WORD) or None
     version = one_line(peer.info.version or "", MAX_WORD) or None
     agreed = state.witness.protocol_version
-    called = " ".join(word for word in (name, version) if word) or "it does not say who it is"
+    called = " ".join(word for word in (name, version) if word) or "it does not report its name"
     certain = state.way.protocol != AUTO or _is_shown(peer)
-    doubt = "" if certain else "; or keyed, which only a turn shows"
+    doubt = "" if certain else "; or keyed, which only a turn can show"
     return passed(
         f"{discovery.DIALECTS.get(peer.dialect, peer.dialect)}{doubt}; {called}",
         dialect=peer.dialect,
@@ -167,7 +167,7 @@ async def dialect(state: Verification) -> RungFinding:
 
 
 def _is_shown(peer: Peer) -> bool:
-    """Whether the answer to the handshake can be that of one dialect only."""
+    """Whether the response to the handshake can only be that of one dialect."""
     if peer.dialect != discovery.ACP:
         return True
     answer = msgspec.json.decode(peer.client.hello)
@@ -175,7 +175,7 @@ def _is_shown(peer: Peer) -> bool:
 
 
 def _names_version(state: Verification, error: ProtocolMismatch) -> bool:
-    """Whether it speaks the protocol, but another version of it."""
+    """Whether it speaks another version of the protocol."""
     refused = isinstance(error.__cause__, RemoteError)
     return refused or error.version is not None or probes.names_version(state.witness.greeting)
 
@@ -183,7 +183,7 @@ def _names_version(state: Verification, error: ProtocolMismatch) -> bool:
 RUNGS: Final = (
     Rung(
         name="handshake",
-        asks="Does it answer when it is greeted?",
+        asks="Does it answer the handshake?",
         measure=handshake,
         fields=("handshake_seconds",),
         needs=("binary", "entry"),

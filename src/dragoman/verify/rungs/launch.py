@@ -56,7 +56,7 @@ async def entry(state: Verification) -> RungFinding:
     descriptor = way.descriptor
     facts = {"launch": tuple(way.command)}
     if descriptor is None:
-        known = "nobody has written down how this program is started"
+        known = "how to start this program is not documented here"
         how = "; started without credentials" if state.careful else ""
         return passed(f"{state.shown}: {known}{how}", **facts)
     form = wrong_form(way.command, (descriptor,))
@@ -68,7 +68,7 @@ async def entry(state: Verification) -> RungFinding:
         )
     if way.deprecated:
         return warned(
-            f"{state.shown} works, and its maker will take it away", remedies.WRONG_FORM, **facts
+            f"{state.shown} works, but its vendor has deprecated it", remedies.WRONG_FORM, **facts
         )
     return passed(f"{state.shown} is how {descriptor.title} is started as an agent", **facts)
 
@@ -85,13 +85,13 @@ async def windows(state: Verification) -> RungFinding:
         command[0], environment=environment, folder=where.workspace, files=state.files
     )
     if not found.lower().endswith((".cmd", ".bat")):
-        return passed(f"{found} is no batch file")
+        return passed(f"{found} is not a batch file")
     plan = shims.plan_command(
         command, environment=environment, folder=where.workspace, files=state.files
     )
     if plan.program.lower().endswith("cmd.exe"):
         return warned(
-            f"{found} is no shim that can be read, so cmd.exe stands between: {plan.command_line}",
+            f"{found} is not a readable shim, so cmd.exe is in between: {plan.command_line}",
             remedies.SHIM,
         )
     return passed(f"{found} is a shim; {shlex.quote(plan.program)} is started without a shell")
@@ -100,7 +100,7 @@ async def windows(state: Verification) -> RungFinding:
 RUNGS: Final = (
     Rung(
         name="binary",
-        asks="Is the program there, and what it needs to run?",
+        asks="Is the program installed, with what it needs to run?",
         measure=binary,
         fields=("executable",),
         essential=True,
@@ -108,7 +108,7 @@ RUNGS: Final = (
     ),
     Rung(
         name="entry",
-        asks="Is this command line the way to start it as an agent?",
+        asks="Does this command line start it as an agent?",
         measure=entry,
         fields=("launch",),
         essential=True,
@@ -116,7 +116,7 @@ RUNGS: Final = (
     ),
     Rung(
         name="windows",
-        asks="Does a batch file stand between, on Windows?",
+        asks="Is it started through a batch file on Windows?",
         measure=windows,
         needs=("binary",),
     ),

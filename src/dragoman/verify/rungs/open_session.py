@@ -32,9 +32,9 @@ async def login(state: Verification) -> RungFinding:
         return _missing(state, str(error), error.hint or _offered(state, peer))
     except DragomanError as error:
         state.refusal = error
-        return skipped(f"no session could be opened, so it cannot be seen: {error}")
+        return skipped(f"unknown, because no session could be opened: {error}")
     if missing:
-        return _missing(state, "it says that nobody is logged in", _offered(state, peer))
+        return _missing(state, "it reports that no user is logged in", _offered(state, peer))
     if missing is None and _shown_later(state.way.quirks, peer, known=state.way.descriptor):
         return passed("a session opens; whether a prompt needs a login shows in a turn")
     return passed("a session opens without a login", authenticated=True)
@@ -61,7 +61,7 @@ def _offered(state: Verification, peer: Peer) -> str:
 
 
 def _shown_later(quirks: Quirks, peer: Peer, *, known: object) -> bool:
-    """Whether an open session says nothing about the login."""
+    """Whether an open session does not prove a login."""
     if known is None:
         return bool(peer.auth_methods)
     return quirks.login_shown_in != "session"
@@ -88,7 +88,7 @@ async def models(state: Verification) -> RungFinding:
     facts: dict[str, Any] = {} if modes is None else {"modes": modes}
     shown = f"; modes: {', '.join(modes)}" if modes else "; no modes"
     if named is None:
-        return passed(f"it does not say which models it has{shown}", **facts)
+        return passed(f"it lists no models{shown}", **facts)
     in_use = probes.model_in_use(state.settings)
     facts |= {} if in_use is None else {"model": one_line(in_use)}
     named = words(named)
@@ -165,7 +165,7 @@ RUNGS: Final = (
     ),
     Rung(
         name="models",
-        asks="Which models and modes does it name?",
+        asks="Which models and modes does it list?",
         measure=models,
         fields=("models", "model", "parent_models", "modes"),
         needs=("session",),

@@ -59,7 +59,7 @@ async def permission(state: Verification) -> RungFinding:
     asked = bool(state.asked)
     there = refused.exists()
     if not asked:
-        evidence = "it asked once, and not when it was told to write again"
+        evidence = "it asked for the first write but not for the second"
         if there:
             return warned(evidence, remedies.SELF_APPROVING, asks_permission=False)
         return warned(evidence, remedies.DID_NOTHING, asks_permission=True)

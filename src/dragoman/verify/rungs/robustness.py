@@ -34,7 +34,7 @@ async def codes(state: Verification) -> RungFinding:
     for name, question in asked.items():
         what = name.removesuffix("_code").replace("_", " ")
         if question is None:
-            told.append(f"{what}: cannot be asked in this dialect")
+            told.append(f"{what}: cannot be requested in this dialect")
             continue
         try:
             code = await probes.code_of(peer, question, timeout=state.limits.answer)
@@ -67,7 +67,7 @@ async def oversized(state: Verification) -> RungFinding:
     async with state.victim() as peer:
         question = _answered_before(state, peer)
         if question is None:
-            return skipped("it answers no question that does nothing")
+            return skipped("it answers no request that does nothing")
         try:
             await probes.code_of(peer, probes.oversized(question, size), timeout=timeout)
             return passed(f"it answered {what}", survives_oversized_line=True)
@@ -88,13 +88,13 @@ async def oversized(state: Verification) -> RungFinding:
                 survives_oversized_line=False,
             )
         return warned(
-            f"it ignored {what} and goes on", remedies.OVERSIZED, survives_oversized_line=True
+            f"it ignored {what} and continues", remedies.OVERSIZED, survives_oversized_line=True
         )
 
 
 def _answered_before(state: Verification, peer: Peer) -> probes.Question | None:
-    """A request without effect that this peer is known to answer: one that it never answers says
-    nothing about the length of a line."""
+    """A request without effect that this peer is known to answer: one that it never answers
+    proves nothing about the length of a line."""
     if "bad_params_code" in state.facts:
         return probes.bad_params(peer)
     return probes.unknown_method() if "unknown_method_code" in state.facts else None
@@ -102,7 +102,7 @@ def _answered_before(state: Verification, peer: Peer) -> probes.Question | None:
 
 async def exit(state: Verification) -> RungFinding:
     if not state.way.command:
-        return skipped("it is reached at an address, and not ours to end")
+        return skipped("it is reached at an address, so we must not end it")
     connected = await state.successor()
     ended = connected.exit = await connected.running.end_input(state.limits.exit)
     await connected.peer.aclose()
@@ -124,20 +124,20 @@ async def exit(state: Verification) -> RungFinding:
 async def survivors(state: Verification) -> RungFinding:
     ended = state.second.exit if state.second is not None else None
     if ended is None or not ended.exited:
-        return skipped("it did not end by itself")
+        return skipped("it did not exit by itself")
     if ended.survivors is None:
-        return skipped(f"on {state.platform} nobody can see it")
+        return skipped(f"it cannot be determined on {state.platform}")
     if ended.survivors:
         return warned(
             f"it left {ended.survivors} running", remedies.SURVIVORS, survivors=ended.survivors
         )
-    return passed("nothing was left of it", survivors=0)
+    return passed("it left no process running", survivors=0)
 
 
 async def ids(state: Verification) -> RungFinding:
     formats = sorted(state.witness.id_formats)
     found = " and ".join(formats) or NONE_SEEN
-    evidence = f"its requests have ids of this form: {found}" if formats else "it asked nothing"
+    evidence = f"its requests have ids of this form: {found}" if formats else "it sent no request"
     return passed(evidence, id_format=found)
 
 
@@ -145,7 +145,7 @@ async def noise(state: Verification) -> RungFinding:
     count = state.witness.noise_lines
     if count:
         return warned(
-            f"{count} lines on stdout were no messages, such as {state.witness.noise_sample}",
+            f"{count} lines on stdout were not messages, such as {state.witness.noise_sample}",
             remedies.NOISE,
             noise_lines=count,
         )
@@ -156,16 +156,16 @@ async def answers(state: Verification) -> RungFinding:
     count = state.witness.stray_answers
     if count:
         return warned(
-            f"{count} answers fitted no open question, such as {state.witness.stray_sample}",
+            f"{count} responses matched no open request, such as {state.witness.stray_sample}",
             remedies.STRAYS,
             duplicate_answers=count,
         )
-    return passed("every question was answered once at most", duplicate_answers=0)
+    return passed("every request was answered at most once", duplicate_answers=0)
 
 
 CODES: Final = Rung(
     name="codes",
-    asks="How does it answer what is wrong?",
+    asks="How does it answer invalid requests?",
     measure=codes,
     fields=("unknown_method_code", "unknown_session_code", "bad_params_code"),
     needs=("dialect",),
@@ -188,7 +188,7 @@ RUNGS: Final = (
     ),
     Rung(
         name="survivors",
-        asks="Is nothing left of it afterwards?",
+        asks="Does it leave no process behind?",
         measure=survivors,
         fields=("survivors",),
         needs=("exit",),
@@ -209,7 +209,7 @@ RUNGS: Final = (
     ),
     Rung(
         name="answers",
-        asks="Does it answer every question once?",
+        asks="Does it answer every request once?",
         measure=answers,
         fields=("duplicate_answers",),
         needs=("dialect",),

@@ -49,10 +49,10 @@ async def mcp(state: Verification) -> RungFinding:
         await state.take_turn(conversation, fill(state.canaries.tool, **names))
     if mark.exists():
         done = ", ".join(dict.fromkeys(mark.read_text(encoding="utf-8").split()))
-        return passed(f"it used the MCP server it was handed: {done}", mcp=True)
+        return passed(f"it used the MCP server of the session: {done}", mcp=True)
     if not speaking:
         return passed("the MCP server was not started with the session; a turn may start it")
-    return warned("it did not start the MCP server it was handed", remedies.MCP, mcp=False)
+    return warned("it did not start the MCP server of the session", remedies.MCP, mcp=False)
 
 
 def canary(mark: Path) -> McpServerStdio:
@@ -95,9 +95,9 @@ async def listing(state: Verification) -> RungFinding:
 
 
 def _cannot(peer: Peer, what: str) -> str:
-    """Why a peer is not asked to list, load or resume sessions."""
+    """Why a peer is not requested to list, load or resume sessions."""
     if peer.dialect in (ACP, CODEX):
-        return f"it does not say that it {what}s sessions"
+        return f"it does not claim to {what} sessions"
     return f"an agent of the dialect {peer.dialect} has no method to {what} sessions that is known"
 
 
@@ -119,8 +119,8 @@ async def load(state: Verification) -> RungFinding:
         return passed(_cannot(peer, "load"), loads_sessions=False)
     if state.way.quirks.loads_next_minute and _in_its_first_minute(state):
         return skipped(
-            "it was not asked, because it loses a session that is loaded in the minute in which it "
-            "was begun, and that minute is not over"
+            "not tried, because it loses a session that is loaded in the minute in which it "
+            "was created, and that minute is not over"
         )
     try:
         replayed = await _reopen(state, peer, "load")
@@ -128,12 +128,12 @@ async def load(state: Verification) -> RungFinding:
         return _refused(state, "load", "loads_sessions", error)
     if state.spoken and not replayed:
         return warned(
-            "another process loads the session, but replays nothing of it",
+            "another process loads the session, but replays none of it",
             remedies.MEMORY,
             loads_sessions=False,
         )
     if state.facts.get("unknown_session_code") == 0 and not replayed:
-        return passed("another process loads the session, but so it does with any other")
+        return passed("another process loads the session, but also any other id")
     return passed(
         f"another process loads the session with {replayed} events of its history",
         loads_sessions=True,
@@ -178,15 +178,13 @@ def _refused(state: Verification, what: str, fact: str, error: Exception) -> Run
         )
     if not state.spoken:
         return passed(f"an empty session cannot be asked to {what}: {error}")
-    return warned(
-        f"it says that it can {what} sessions, but: {error}", remedies.MEMORY, **{fact: False}
-    )
+    return warned(f"it claims to {what} sessions, but: {error}", remedies.MEMORY, **{fact: False})
 
 
 RUNGS: Final = (
     Rung(
         name="mcp",
-        asks="Does it start the MCP servers that it is handed?",
+        asks="Does it start the MCP servers of a session?",
         measure=mcp,
         fields=("mcp",),
         needs=("session",),

@@ -90,12 +90,12 @@ async def streaming(state: Verification) -> RungFinding:
 async def usage(state: Verification) -> RungFinding:
     used = _told(state).result.usage
     if used is None:
-        return warned("it does not tell what it used", remedies.USAGE_UNKNOWN, usage=False)
+        return warned("it does not report what it used", remedies.USAGE_UNKNOWN, usage=False)
     counts = {"in": used.input_tokens, "out": used.output_tokens, "in all": used.total_tokens}
     told = ", ".join(f"{count} {name}" for name, count in counts.items() if count is not None)
     if not told:
         return warned(
-            "it tells how full its context is, and not what a turn used",
+            "it reports how full its context is, but not what a turn used",
             remedies.USAGE_UNKNOWN,
             usage=False,
         )
@@ -126,7 +126,7 @@ async def late_updates(state: Verification) -> RungFinding:
 async def errors(state: Verification) -> RungFinding:
     prompt = state.canaries.failure
     if prompt is None:
-        return skipped("nobody can make a real model fail on purpose")
+        return skipped("a real model cannot be made to fail on purpose")
     state.decide_with(deny_all)
     told = await state.take_turn(await state.conversation(), prompt)
     result = told.result
@@ -176,12 +176,12 @@ async def _cancelled(state: Verification, prompt: str) -> RungFinding | None:
             return passed("a cancelled turn ended as cancelled", cancel=True)
         case Outcome.CANCELLED:
             return warned(
-                f"it went on for {grace:g} s after the cancel", remedies.CANCEL, cancel=False
+                f"it continued for {grace:g} s after the cancel", remedies.CANCEL, cancel=False
             )
         case Outcome.OK if lasted > state.limits.cancel_arrival:
             return warned(
-                f"it went on for {lasted:.1f} s after the cancel, with {after} more pieces, and "
-                "ended as if nothing had been",
+                f"it continued for {lasted:.1f} s after the cancel, with {after} more pieces, and "
+                "ended as if it had not been cancelled",
                 remedies.CANCEL,
                 cancel=False,
             )
@@ -210,7 +210,7 @@ RUNGS: Final = (
     ),
     Rung(
         name="usage",
-        asks="Does it tell the tokens it used?",
+        asks="Does it report the tokens it used?",
         measure=usage,
         fields=("usage",),
         needs=("echo",),
@@ -226,7 +226,7 @@ RUNGS: Final = (
     ),
     Rung(
         name="late updates",
-        asks="Is a turn over when it is over?",
+        asks="Is a turn over when it ends?",
         measure=late_updates,
         fields=("late_updates",),
         needs=("echo",),
@@ -245,7 +245,7 @@ LATER: Final = (
     ),
     Rung(
         name="cancel",
-        asks="Does it stop when it is told to?",
+        asks="Does it stop when it is cancelled?",
         measure=cancel,
         fields=("cancel",),
         needs=("echo",),

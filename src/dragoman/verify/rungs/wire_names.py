@@ -1,8 +1,8 @@
 """Rungs `params`, `methods` and `events`: the names that the peer uses on the wire.
 
-They write down what a protocol leaves open or a document only assumes: which params a request
-needs, under which names the methods were answered, and which notifications came with which keys.
-Prompts with a missing param are not sent, because a peer may call its model for them.
+They record what a protocol leaves open or a document only assumes: which params a request needs,
+which method names were answered, and which notifications came with which keys. Prompts with a
+missing param are not sent, because a peer may call its model for them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def methods(state: Verification) -> RungFinding:
     peer = (await state.successor()).peer
     names = probes.methods_of(peer, state.facts)
     if not names:
-        return passed("it was used by no method that has a name of its own")
+        return passed("no method with a name of its own was used")
     told = ", ".join(f"{concept}: {name}" for concept, name in names.items())
     return passed(told, methods=names)
 
@@ -94,7 +94,7 @@ PARAMS: Final = Rung(
 RUNGS: Final = (
     Rung(
         name="methods",
-        asks="By which method names is it used?",
+        asks="Which method names does it answer?",
         measure=methods,
         fields=("methods",),
         needs=("session",),
