@@ -22,24 +22,24 @@ from dragoman.paths import Paths
 TEMPLATE: Final = """\
 # Settings of dragoman. `dragoman config show` prints all of them with their origin.
 
-# The peers that routing and delegation may use. A peer that is named needs no enabling.
+# The peers that routing and delegation may use. A peer named in a command needs no enabling.
 enabled_peers = []
 
 # Who decides when an agent asks for permission: "ask", "approve-reads", "approve-all", "deny-all".
 # permissions = "ask"
 
-# Names of further variables that one peer may see. Never values: no file here holds a secret.
+# Names of further variables that one peer may see. Never values: no file here may contain a secret.
 # [peer.codex]
 # env = ["MY_PROVIDER_KEY"]
 
-# Seconds; "never" is for ever.
+# Seconds; "never" means no limit.
 # [timeouts]
 # total = 600
 """
 
 
 def init_config(paths: Paths) -> bool:
-    """Write a first configuration with explanations; false if there is one already."""
+    """Write an initial configuration with explanations; false if one exists."""
     with locked(paths.config_file):
         if read_file(paths.config_file) is not None:
             return False
@@ -53,12 +53,12 @@ def enable_peers(paths: Paths, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def disable_peers(paths: Paths, names: Iterable[str]) -> tuple[str, ...]:
-    """Take peers out of `enabled_peers`, and return those that were there."""
+    """Remove peers from `enabled_peers`, and return those that were there."""
     return _change_enabled(paths, remove=tuple(names))
 
 
 def value_of(text: str) -> Any:
-    """The value that a text makes in TOML; the text itself if it makes none."""
+    """Parse a text as a TOML value; returns the text itself if it is not one."""
     try:
         return tomlkit.value(text).unwrap()
     except TOMLKitError:
@@ -66,7 +66,7 @@ def value_of(text: str) -> Any:
 
 
 def check_config(paths: Paths) -> None:
-    """Raise `ConfigInvalid` if the file is not as it has to be."""
+    """Raise `ConfigInvalid` if the file is not valid."""
     text = _text(paths.config_file)
     check_settings(
         parse(text.encode(), origin=str(paths.config_file)), origin=str(paths.config_file)
@@ -74,7 +74,7 @@ def check_config(paths: Paths) -> None:
 
 
 def set_value(paths: Paths, key: str, value: Any) -> bool:
-    """Set one setting by its dotted key; None takes it out. Whether that changed the file."""
+    """Set one setting by its dotted key; None removes it. Returns whether the file changed."""
     words = key.split(".")
 
     def change(document: tomlkit.TOMLDocument) -> None:
@@ -101,8 +101,8 @@ def edit_config(
 ) -> tuple[str, str]:
     """Change the file, and return its text before and after.
 
-    A line that it `needs` is put on top if its key is missing: behind the heading of a table it
-    would belong to that table. What the change makes of it is checked before it is written.
+    A line that it `needs` is put at the top if its key is missing: after the heading of a table it
+    would belong to that table. The result is validated before it is written.
     """
     file = paths.config_file
     with locked(file):

@@ -18,14 +18,14 @@ from dragoman.errors import FileFailed, UsageError
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One file, before and after. None: there was, or is, no file."""
+    """One file, before and after. None: the file did not or does not exist."""
 
     path: Path
     before: bytes | None
     after: bytes | None
 
     def diff(self) -> str:
-        """The change as a unified diff, for people."""
+        """The change as a unified diff, for display."""
         name = str(self.path)
         lines = difflib.unified_diff(
             _lines(self.before),
@@ -51,35 +51,35 @@ class FileTransaction:
         self._before: dict[Path, bytes | None] = {}
 
     def write(self, path: Path, data: bytes, *, expected: bytes | None = None) -> None:
-        """Replace a file, or make it.
+        """Replace or create a file.
 
-        `expected` is what the caller read; if somebody has changed the file since then, nothing is
-        written.
+        `expected` is what the caller read; if the file has changed since then, nothing is written.
         """
         current = self.watch(path)
         if expected is not None and current != expected:
-            raise UsageError(f"{path} was changed by another program meanwhile; try again")
+            raise UsageError(f"{path} was changed by another program; try again")
         if current != data:
             write_file(path, data)
 
     def remove(self, path: Path) -> None:
-        """Delete a file, if it is there."""
+        """Delete a file, if it exists."""
         self.watch(path)
         path.unlink(missing_ok=True)
 
     def watch(self, path: Path) -> bytes | None:
-        """Remember a file that is about to be changed by others; its content now."""
+        """Remember a file that others are about to change; returns its content now."""
         current = read_file(path)
         self._before.setdefault(path, current)
         return current
 
     def made(self) -> list[Change]:
-        """What is different now, file by file."""
+        """All changes, file by file."""
         now = [Change(path, before, read_file(path)) for path, before in self._before.items()]
         return [change for change in now if change.before != change.after]
 
     def undo(self) -> None:
-        """Put everything back, the last first; what cannot be put back is named at the end."""
+        """Restore all files, the last first; then raise an error with those that could not be
+        restored."""
         failed: list[str] = []
         for path, before in reversed(self._before.items()):
             try:
@@ -93,9 +93,7 @@ class FileTransaction:
                 failed.append(f"{path} ({error})")
         self._before.clear()
         if failed:
-            raise FileFailed(
-                failed[0], "it could not be put back as it was; look at " + ", ".join(failed)
-            )
+            raise FileFailed(failed[0], "it could not be restored; see " + ", ".join(failed))
 
     def __enter__(self) -> FileTransaction:
         return self
@@ -106,7 +104,7 @@ class FileTransaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # An interrupt takes the changes back as well as an error does.
+        # An interrupt rolls the changes back as an error does.
         if error is not None:
             self.undo()
 
@@ -117,7 +115,7 @@ def show(changes: Iterable[Change]) -> str:
 
 
 def _lines(data: bytes | None) -> list[str]:
-    """Lines for a diff. Line ends other than a newline stay visible as they are."""
+    """Lines for a diff. Line ends other than a newline stay visible."""
     if data is None:
         return []
     lines = data.decode("utf-8", "replace").split("\n")

@@ -42,7 +42,7 @@ PREFIX: Final = "DRAGOMAN_"
 DEFAULT: Final = "default"
 PEERS: Final = "peers"
 FALLBACKS: Final = ("none", "peers", "all")
-"""What may follow a failure, the strictest first."""
+"""Fallbacks after a failure, the strictest first."""
 PLAIN_TABLES: Final = ("timeouts", "policy", "limits", "local_model")
 TABLES: Final = (*PLAIN_TABLES, "peer")
 RULES: Final = "policy.rules"
@@ -55,28 +55,28 @@ OTHER_VARIABLES: Final = frozenset(
         *("DRAGOMAN_DEPTH", "DRAGOMAN_LINEAGE", "DRAGOMAN_CEILING"),
     }
 )
-"""Variables of dragoman that are no settings."""
+"""Variables of dragoman that are not settings."""
 
 
 class PeerTable(Struct, frozen=True):
-    """A descriptor as it stands in a file, not looked at yet."""
+    """A descriptor as written in a file, not checked yet."""
 
     name: str
     table: Mapping[str, Any]
     origin: str
     folder: Path
-    """What relative paths in it count from."""
+    """The directory that relative paths in it start from."""
     key: str = ""
-    """Where it stands in its file."""
+    """Its key in the file."""
     problem: ConfigInvalid | None = None
     """Why it could not even be read."""
     project: bool = False
     adapters: Mapping[Path, bytes] = field(default_factory=dict)
-    """Python files of a project that the user has trusted, with the bytes that were."""
+    """Trusted Python files of a project, with the bytes that were trusted."""
 
 
 class IgnoredSetting(Struct, frozen=True):
-    """Something in a project's file that does not count because nobody has trusted it."""
+    """A setting of a project that is ignored because the project is not trusted."""
 
     file: Path
     key: str
@@ -87,30 +87,31 @@ class IgnoredSetting(Struct, frozen=True):
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """The settings that count here, and where each comes from."""
+    """The effective settings, with the origin of each."""
 
     settings: Settings
     paths: Paths
     project: Path | None = None
-    """The folder of the project, if there is one."""
+    """The directory of the project, if there is one."""
     project_file: Path | None = None
     trusted: bool = False
     """Whether the user has trusted the project's file as it is now."""
     peers: tuple[PeerTable, ...] = ()
-    """The user's and the project's own peers, not checked yet."""
+    """The peers of the user and of the project, not checked yet."""
     untrusted: tuple[IgnoredSetting, ...] = ()
     """What was ignored, and why."""
     problems: tuple[ConfigInvalid, ...] = ()
-    """What was wrong and left out, where that was asked for."""
+    """Problems that were left out, unless `strict`."""
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def origin(self, key: str) -> str:
-        """Where the value of a dotted key comes from: a file, a variable, a flag or a default."""
+        """The origin of a dotted key's value: a file, a variable, a flag or a default."""
         return self.origins.get(key, DEFAULT)
 
     @property
     def chosen_ttl(self) -> float | None:
-        """How long an idle broker stays, if a user has set it: a broker that runs is told then."""
+        """How long an idle broker stays, if the user has set it: a running broker is updated
+        then."""
         return None if self.origin("ttl") == DEFAULT else self.settings.ttl
 
     def values(self) -> Iterator[tuple[str, Any, str]]:
@@ -127,10 +128,10 @@ def load_config(
     *,
     strict: bool = True,
 ) -> Config:
-    """The settings for work in a folder.
+    """The settings for work in a directory.
 
-    `flags` are dotted keys with their values; None is "not given". Unless `strict`, what is wrong
-    is left out and told in `Config.problems`.
+    `flags` are dotted keys with their values; None means "not given". Unless `strict`, invalid
+    settings are left out and listed in `Config.problems`.
     """
     environ = os.environ if environ is None else environ
     merge = _Merge(strict)
@@ -180,7 +181,7 @@ class _Merge:
         self._strict = strict
 
     def copy(self) -> _Merge:
-        """What is there so far."""
+        """The values so far."""
         copied = _Merge(self._strict)
         copied.values, copied.origins = dict(self.values), dict(self.origins)
         return copied
@@ -195,11 +196,11 @@ class _Merge:
             return
         for key, value in values.items():
             if key.startswith("peer.") and key.endswith(".env") and self.values.get(key):
-                # Lists of names add up: a project that needs one more takes none away.
+                # Lists of names are merged: a project that needs one more removes none.
                 self.values[key] = list(dict.fromkeys([*self.values[key], *value]))
                 self.origins[key] = f"{self.origins[key]}, {origins[key]}"
             elif key in (RULES, LIMITS) and self.values.get(key):
-                # So do rules, of which the strictest counts: none can be taken away.
+                # Rules too; the strictest one wins, so that none can be removed.
                 self.values[key] = [*self.values[key], *value]
                 self.origins[key] = f"{self.origins[key]}, {origins[key]}"
             else:
@@ -208,7 +209,7 @@ class _Merge:
 
     def settings(self) -> Settings:
         if not self.origins:
-            # Nobody has set anything, and reading types takes longer than all the files.
+            # Nothing is set, and processing the types takes longer than reading all files.
             return Settings()
         return msgspec.convert(_nest(self.values), Settings)
 
@@ -222,7 +223,7 @@ def _layer(table: Mapping[str, Any], origin: str) -> Layer:
 
 
 def check_settings(table: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
-    """Settings out of one place as dotted keys and values, or an error that names the place."""
+    """The settings of one source as dotted keys and values, or an error that names the source."""
     return _checked(table, origin)
 
 
@@ -239,20 +240,20 @@ def _checked_once(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
     except UsageError as error:
         raise ConfigInvalid(origin, str(error), key="timeouts") from error
     if settings.max_line_size is not None and settings.max_line_size <= 0:
-        raise ConfigInvalid(origin, "it is a number of bytes above 0", key="max_line_size")
+        raise ConfigInvalid(origin, "it must be a number of bytes above 0", key="max_line_size")
     if settings.ttl < 0 or settings.max_idle_brokers < 0:
         key = "ttl" if settings.ttl < 0 else "max_idle_brokers"
-        raise ConfigInvalid(origin, "it is a number of 0 or more", key=key)
+        raise ConfigInvalid(origin, "it must be a number of 0 or more", key=key)
     for key in ("max_depth", "keep_days", "max_store_size"):
         if getattr(settings, key) < 0:
-            raise ConfigInvalid(origin, "it is a number of 0 or more", key=key)
+            raise ConfigInvalid(origin, "it must be a number of 0 or more", key=key)
     _check_limits(settings.limits, "limits", origin)
     for pattern in settings.agent_files:
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-            raise ConfigInvalid(origin, f"{pattern!r} leaves the project", key="agent_files")
+            raise ConfigInvalid(origin, f"{pattern!r} is outside the project", key="agent_files")
     for name, peer in settings.peer.items():
         if not name or "." in name:
-            raise ConfigInvalid(origin, f"{short(name)!r} is no name of a peer", key="peer")
+            raise ConfigInvalid(origin, f"{short(name)!r} is not the name of a peer", key="peer")
         _check_limits(peer.limits, f"peer.{name}.limits", origin)
         for variable in peer.env:
             if variable != "*" and VARIABLE.fullmatch(variable.removesuffix("*")) is None:
@@ -270,7 +271,7 @@ def _checked_once(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
 def _check_limits(limits: DelegationLimits, key: str, origin: str) -> None:
     for name, value in msgspec.structs.asdict(limits).items():
         if value is not None and not value >= 0:
-            raise ConfigInvalid(origin, "it is a number of 0 or more", key=f"{key}.{name}")
+            raise ConfigInvalid(origin, "it must be a number of 0 or more", key=f"{key}.{name}")
 
 
 def _global_layer(file: Path) -> Layer:
@@ -280,7 +281,7 @@ def _global_layer(file: Path) -> Layer:
     table = parse(data, origin=str(file))
     if PEERS in table:
         raise ConfigInvalid(
-            str(file), f"a peer has a file of its own: {file.parent / PEERS}/NAME.toml", key=PEERS
+            str(file), f"each peer has its own file: {file.parent / PEERS}/NAME.toml", key=PEERS
         )
     return _layer(table, str(file))
 
@@ -307,7 +308,7 @@ UNTRUSTED: Final = "this project is not trusted (`dragoman config trust` shows w
 def _narrowing(
     values: Mapping[str, Any], base: Mapping[str, Any], file: Path, ignored: list[IgnoredSetting]
 ) -> Iterator[tuple[str, Any]]:
-    """What of a project's settings only takes away from what the user has set."""
+    """The part of a project's settings that only restricts what the user has set."""
     limits = _limits(values, file, ignored)
     if limits:
         yield LIMITS, limits
@@ -367,7 +368,7 @@ def _is_limit(key: str) -> bool:
 
 
 def _limits(values: Mapping[str, Any], file: Path, ignored: list[IgnoredSetting]) -> list[Any]:
-    """The rules of a project as limits: as a rule, even a question could allow more than before."""
+    """The rules of a project as limits: as a rule, even ``ask`` could allow more than before."""
     rules = values.get(RULES, [])
     for number, rule in enumerate(rules):
         if rule["action"] == "allow":
@@ -376,8 +377,8 @@ def _limits(values: Mapping[str, Any], file: Path, ignored: list[IgnoredSetting]
 
 
 def _narrow_again(merge: _Merge, before: _Merge, file: Path, ignored: list[IgnoredSetting]) -> None:
-    """Take back what a project says for one peer where that is wider than what a variable or a
-    flag, which came later, says for all of them."""
+    """Drop a project's value for one peer if it is wider than a variable or a flag, which came
+    later, says for all peers."""
     for key in [key for key, origin in merge.origins.items() if origin == str(file)]:
         if not (key.startswith("peer.") and key.endswith(".permissions")):
             continue
@@ -405,7 +406,7 @@ def _shorter(value: Any, current: Any, key: str) -> bool:
 
 
 def _scalar_keys() -> dict[str, tuple[str, type]]:
-    """Variables that are settings, with their dotted key and the type it stands in."""
+    """Variables that are settings, with their dotted key and the type that has it."""
     found: dict[str, tuple[str, type]] = {}
     for name in Settings.__struct_fields__:
         if name not in TABLES:
@@ -430,12 +431,12 @@ NUMBERS: Final[Mapping[str, Callable[[str], float]]] = {
     **{f"limits.{name}": int for name in ("turn_tokens", "day_tokens", "day_turns")},
     "local_model.max_tokens": int,
 }
-"""Settings that are numbers, and how a text becomes one."""
+"""Numeric settings, and how to parse them."""
 
 SWITCHES: Final = frozenset({"warm", "require_card", "local_model.competes"})
 
 WORDS: Final = {"1": True, "true": True, "0": False, "false": False}
-"""How a variable says yes and no."""
+"""The words for true and false in a variable."""
 
 
 def _variable(name: str, text: str) -> Layer:
@@ -459,7 +460,7 @@ def _variable(name: str, text: str) -> Layer:
         try:
             value = NUMBERS.get(key, float)(text)
         except ValueError as error:
-            raise ConfigInvalid(name, f"{text!r} is no number") from error
+            raise ConfigInvalid(name, f"{text!r} is not a number") from error
     return _layer(_nest({key: value}), name)
 
 
@@ -545,7 +546,7 @@ def _project_peers(project: Project, ignored: list[IgnoredSetting]) -> Iterator[
 
 
 def _flatten(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings as dotted keys. A value may be a list of tables and never is a table."""
+    """Nested settings as dotted keys. A value may be a list of tables but never a table."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
         if key in PLAIN_TABLES:

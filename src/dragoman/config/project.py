@@ -24,18 +24,18 @@ PROJECT_FILE: Final = "dragoman.toml"
 DEEP_KEY: Final = re.compile(
     rb"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){50}"""
 )
-"""A key of many parts. The time that the parser takes grows with the square of their number."""
+"""A key of many parts. The parser's time grows with the square of their number."""
 
 
 class Project(Struct, frozen=True):
-    """One project file as it was read, once."""
+    """One project file, read once."""
 
     file: Path
     data: bytes
     table: Mapping[str, Any]
     trusted: bool
     problem: ConfigInvalid | None = None
-    """Why the file cannot be used; then the table is empty."""
+    """Why the file cannot be used; the table is then empty."""
     adapters: Mapping[Path, bytes] = field(default_factory=dict)
     """The Python files that its peers name, with the bytes that would run."""
 
@@ -45,9 +45,9 @@ class Project(Struct, frozen=True):
 
 
 def find_project_file(cwd: Path) -> Path | None:
-    """The nearest file from a folder up to the root of its repository.
+    """The nearest file from a directory up to the root of its repository.
 
-    Without a repository only the folder itself counts: what lies above may be anybody's.
+    Without a repository only the directory itself is searched: those above it may belong to anyone.
     """
     cwd = cwd.absolute()
     passed: list[Path] = []
@@ -65,7 +65,7 @@ def find_project_file(cwd: Path) -> Path | None:
 
 
 def read_project(cwd: Path, paths: Paths) -> Project | None:
-    """The project of a folder; None if it has no file."""
+    """The project of a directory; None if it has no file."""
     file = find_project_file(cwd)
     if file is None:
         return None
@@ -88,7 +88,7 @@ def read_project(cwd: Path, paths: Paths) -> Project | None:
 
 
 def trust_project(cwd: Path, paths: Paths, *, shown: bytes | None = None) -> Project:
-    """Trust the project of a folder as it is now.
+    """Trust the project of a directory as it is now.
 
     `shown` are the bytes that the user saw; if the file has changed since, nothing is trusted.
     """
@@ -106,7 +106,7 @@ def trust_project(cwd: Path, paths: Paths, *, shown: bytes | None = None) -> Pro
 
 
 def parse(data: bytes, *, origin: str) -> dict[str, Any]:
-    """TOML as a table."""
+    """Parse TOML to a table."""
     if DEEP_KEY.search(data) is not None:
         raise ConfigInvalid(origin, "a key in it has far too many parts")
     try:
@@ -114,9 +114,9 @@ def parse(data: bytes, *, origin: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigInvalid(origin, f"it is not UTF-8 text: byte {error.start}") from error
     except RecursionError as error:
-        raise ConfigInvalid(origin, "it has far too many lists or tables in one another") from error
+        raise ConfigInvalid(origin, "its lists or tables are nested far too deeply") from error
     except ValueError as error:
-        # Not only `TOMLDecodeError`: a number of thousands of digits is another one.
+        # Not only `TOMLDecodeError`: a number with thousands of digits raises another error.
         raise ConfigInvalid(origin, f"it is not TOML: {error}") from error
 
 

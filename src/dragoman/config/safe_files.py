@@ -19,10 +19,10 @@ from dragoman.client.folders import make_private
 from dragoman.errors import ConfigInvalid, DragomanError, FileFailed, UsageError
 
 MAX_FILE_SIZE: Final = 1024 * 1024
-"""No settings are larger; a file of gigabytes in a checkout shall not be read into memory."""
+"""No settings are larger; a file of gigabytes in a checkout must not be read into memory."""
 
 LOCK_TIMEOUT: Final = 5.0
-"""Seconds to wait for another writer. A write takes milliseconds, so this one hangs."""
+"""Seconds to wait for another writer. A write takes milliseconds, so a longer one hangs."""
 
 
 NEW_FILE_MODE: Final = 0o600
@@ -48,7 +48,7 @@ _WRONG_NAMES: Final = frozenset(
         errno.EROFS,
     }
 )
-"""Errors of a path that a user named wrongly; any other is the machine's."""
+"""Errno values of a wrong path from the user; any other is a system error."""
 
 
 def read_file(
@@ -57,9 +57,10 @@ def read_file(
     max_size: int = MAX_FILE_SIZE,
     invalid: Callable[[str, str], DragomanError] = ConfigInvalid,
 ) -> bytes | None:
-    """The bytes of an ordinary file; None if there is none. `invalid` makes the error for another.
+    """The bytes of a regular file; None if it does not exist. `invalid` creates the error for other
+    files.
 
-    Opened without blocking: a named pipe in a checkout would hold us for ever.
+    Opened without blocking: a named pipe in a checkout would block forever.
     """
     try:
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -69,7 +70,7 @@ def read_file(
         raise invalid(str(path), f"it cannot be read: {error.strerror}") from error
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise invalid(str(path), "it is no ordinary file")
+            raise invalid(str(path), "it is not a regular file")
         with os.fdopen(fd, "rb", closefd=False) as file:
             data = file.read(max_size + 1)
     except OSError as error:
@@ -85,12 +86,11 @@ def read_file(
 
 
 def write_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
-    """Replace a file whole, or leave it as it was. Its folder is made if need be.
+    """Replace a file completely, or leave it as it was. Creates its directory if needed.
 
-    A link is followed, so that the file it leads to is replaced and not the link. The file keeps
-    its owner, and its mode unless one is given; a new one is for its owner alone. Where the owner
-    cannot be kept by replacing it (it is another user's, or has a second name), it is written in
-    place.
+    A link is followed, so that its target is replaced and not the link. The file keeps its owner,
+    and its mode unless one is given; a new one is private to its owner. If replacing would change
+    the owner (it is another user's, or has a second hard link), it is written in place.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -102,7 +102,7 @@ def write_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
                 os.replace(fresh.path, target)
             return
         if not os.access(target, os.W_OK):
-            # Replacing would work, for that takes the right to write to the folder only.
+            # Replacing would work, because that only needs write access to the directory.
             raise FileFailed(str(path), "it is read-only")
         with _fresh(target, (data,), like=info, mode=mode) as fresh:
             _put_in_place(fresh, target)
@@ -111,12 +111,12 @@ def write_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
 
 
 def export_file(path: Path, chunks: Iterable[bytes], *, replace: bool = False) -> None:
-    """Write what a user asked for to the file that the user named.
+    """Write output to the file that the user named.
 
     Devices and pipes are opened and written, links are followed, directories are refused. A new
-    file is made exclusively and for its owner alone. An existing one is replaced only if `replace`
-    says so, and keeps its owner and mode. Raises `UsageError` for a wrong name, `FileFailed` where
-    the disk refuses.
+    file is created exclusively and private to its owner. An existing one is replaced only with
+    `replace`, and keeps its owner and mode. Raises `UsageError` for a wrong name, `FileFailed` if
+    the disk fails.
     """
     try:
         info = _found(path)
@@ -145,7 +145,7 @@ def export_file(path: Path, chunks: Iterable[bytes], *, replace: bool = False) -
 
 
 def _found(path: Path) -> os.stat_result | None:
-    """What is at a path, behind its links; None if a file can be made there."""
+    """Stat a path, following links; None if a file can be created there."""
     try:
         return os.stat(path)
     except FileNotFoundError:
@@ -153,11 +153,12 @@ def _found(path: Path) -> os.stat_result | None:
 
 
 def _write_to_device(path: Path, chunks: Iterable[bytes]) -> None:
-    """Write to what is no ordinary file, as a shell's redirection does, but never make one."""
+    """Write to something that is not a regular file, as a shell's redirection does, but never
+    create a file."""
     fd = os.open(path, _PRESENT)
     with os.fdopen(fd, "wb") as file:
         if stat.S_ISREG(os.fstat(fd).st_mode):
-            # It was replaced between the look and the opening.
+            # It was replaced between the stat and the open.
             raise FileExistsError
         file.writelines(chunks)
 
@@ -166,34 +167,34 @@ def _write_to_device(path: Path, chunks: Iterable[bytes]) -> None:
 
 
 def create_file(path: Path, chunks: Iterable[bytes], *, mode: int | None = None) -> None:
-    """Make a file that is there whole or not at all. Raises `FileExistsError` if there is one."""
+    """Create a file completely or not at all. Raises `FileExistsError` if it exists."""
     with _fresh(path, chunks, mode=mode) as fresh:
         try:
-            # Unlike a renaming, it fails where a file was made meanwhile.
+            # Unlike a rename, this fails if the file was created in between.
             os.link(fresh.path, path)
         except FileExistsError:
             raise
         except OSError:
-            # A file system without second names: take the name first, then fill it.
+            # A file system without hard links: reserve the name first, then fill the file.
             os.close(os.open(path, _NEW, NEW_FILE_MODE))
             os.replace(fresh.path, path)
 
 
 def write_whole(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Replace a file in one of our own folders; a reader sees the old bytes or the new ones.
+    """Replace a file in one of our own directories; a reader sees the old bytes or the new ones.
 
-    A link in its place is replaced, not followed. With `sync` the bytes are on the disk before.
+    A link in its place is replaced, not followed. With `sync` the bytes are on disk first.
     """
     with _fresh(path, (data,), sync=sync) as fresh:
         os.replace(fresh.path, path)
 
 
 class _Fresh(NamedTuple):
-    """A new file that is about to get its name."""
+    """A new file that does not have its final name yet."""
 
     path: Path
     is_alike: bool
-    """Whether it may take the place of the other one: it has the same owner and no second name."""
+    """Whether it may replace the other one: it has the same owner and no second hard link."""
 
 
 @contextlib.contextmanager
@@ -205,11 +206,12 @@ def _fresh(
     mode: int | None = None,
     sync: bool = True,
 ) -> Iterator[_Fresh]:
-    """A new file beside another, with its content; with the owner and the mode of `like`, if given.
+    """A temporary file beside another, with its content; with the owner and mode of `like`, if
+    given.
 
-    What is left of it at the end is removed.
+    It is removed at the end if it still exists.
     """
-    # Its own name and not one made from the file's, which may already be as long as names can be.
+    # Its own name and not one derived from the file's, which may already have the maximum length.
     path = target.with_name(f".dragoman-{os.urandom(8).hex()}.tmp")
     fd = os.open(path, _NEW, NEW_FILE_MODE)
     try:
@@ -222,7 +224,7 @@ def _fresh(
             file.writelines(chunks)
             file.flush()
             if sync:
-                # Without it, a crash of the machine after the renaming could leave an empty file.
+                # Without it, a crash of the machine after the rename could leave an empty file.
                 os.fsync(fd)
         yield _Fresh(path, is_alike)
     finally:
@@ -231,7 +233,7 @@ def _fresh(
 
 
 def _take_owner(fd: int, like: os.stat_result) -> bool:
-    """Give a fresh file the owner of the one it will replace; False if that is not allowed."""
+    """Give a new file the owner of the one it will replace; False if that is not allowed."""
     if not hasattr(os, "fchown"):
         return True
     mine = os.fstat(fd)
@@ -244,7 +246,7 @@ def _take_owner(fd: int, like: os.stat_result) -> bool:
 
 
 def _put_in_place(fresh: _Fresh, target: Path) -> None:
-    """Put a fresh file in the place of another one, or else its content into that one."""
+    """Rename a new file over another one, or else copy its content into that one."""
     if fresh.is_alike:
         os.replace(fresh.path, target)
         return
@@ -261,7 +263,7 @@ def _put_in_place(fresh: _Fresh, target: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, *, timeout: float = LOCK_TIMEOUT) -> Iterator[None]:
-    """Be the only one who changes a file. The lock is a file beside it and stays there.
+    """Hold the exclusive lock for changing a file. The lock is a file beside it and stays there.
 
     The lock belongs to the open file, so the death of its holder releases it.
     """
@@ -274,7 +276,7 @@ def locked(path: Path, *, timeout: float = LOCK_TIMEOUT) -> Iterator[None]:
         raise FileFailed(str(lock), error.strerror or str(error), error.errno) from error
     try:
         if not _wait(fd, lock, timeout):
-            raise FileFailed(str(path), f"another program has changed it for {timeout:g} s")
+            raise FileFailed(str(path), f"another program has held its lock for {timeout:g} s")
         yield
     finally:
         os.close(fd)

@@ -25,20 +25,20 @@ Fallback: TypeAlias = Literal["all", "peers", "none"]
 
 
 class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long to wait for what, in seconds; what is not set is as in `dragoman.client.budgets`."""
+    """Timeouts in seconds; those not set are as in `dragoman.client.budgets`."""
 
     spawn: float | None = None
     """Starting the program."""
     initialize: float | None = None
-    """The first answer of the agent."""
+    """The first response of the agent."""
     session: float | None = None
     """Opening a session."""
     request: float | None = None
-    """Any other single question."""
+    """Any other single request."""
     first_event: Seconds | None = None
-    """From the prompt to the first sign of life; ``"never"`` waits for ever."""
+    """From the prompt to the first event; ``"never"`` means no limit."""
     silence: Seconds | None = None
-    """Between two signs of life; ``"never"`` waits for ever."""
+    """Between two events; ``"never"`` means no limit."""
     total: Seconds | None = None
     """The whole turn; ``"never"`` is the default."""
     cancel_grace: float | None = None
@@ -46,99 +46,103 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class DelegationLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What delegated work may use up; what is not set has no limit. A day is the last 24 hours."""
+    """Limits of delegated work; what is not set has no limit. A day is the last 24 hours."""
 
     turn_cost: float | None = None
-    """Dollars of one turn, where the peer tells them while it works."""
+    """US dollars per turn, if the peer reports them while it works."""
     turn_tokens: int | None = None
-    """Tokens of one turn, where the peer tells them while it works."""
+    """Tokens per turn, if the peer reports them while it works."""
     turn_seconds: float | None = None
-    """The time of one turn."""
+    """Duration of one turn."""
     silence: float | None = None
-    """The time without a sign of life in a turn."""
+    """Time without an event in a turn."""
     day_cost: float | None = None
-    """Dollars of a day. What nobody knows is not in the sum."""
+    """US dollars per day. Turns of unknown cost are not counted."""
     day_tokens: int | None = None
-    """Tokens of a day."""
+    """Tokens per day."""
     day_seconds: float | None = None
-    """The time of all turns of a day."""
+    """Duration of all turns per day."""
     day_turns: int | None = None
-    """Turns of a day."""
+    """Turns per day."""
 
 
 class LocalModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A model behind an API that is asked where no peer could answer; none without an ``api``."""
+    """A model behind an API, used if no peer could answer; none without an ``api``."""
 
     api: Literal["anthropic", "openai"] | None = None
-    """What it speaks: Anthropic's API, or the chat completions that most servers have."""
+    """Its protocol: Anthropic's API, or the chat completions that most servers have."""
     model: str = ""
-    """The id by which the API knows it."""
+    """The model's id in the API."""
     base_url: str | None = None
-    """Where the API is. For ``openai`` with its version, such as http://127.0.0.1:11434/v1."""
+    """The address of the API. For ``openai`` with its version, such as
+    http://127.0.0.1:11434/v1."""
     key_variable: str | None = None
-    """The variable that holds the key, if it is another than usual."""
+    """The variable that holds the key, if it is not the usual one."""
     max_tokens: int | None = None
-    """Tokens of an answer, at most."""
+    """Maximum tokens of an answer."""
     system: str = ""
-    """What the model is told before the question."""
+    """The system prompt."""
     competes: bool = False
-    """Whether it stands beside the peers as one of them, and not behind them."""
+    """Whether it is routed to like a peer, instead of only after the peers."""
 
 
 class PeerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a user wants of one peer."""
+    """Settings for one peer."""
 
     env: tuple[str, ...] = ()
-    """Names of further variables that the peer may see. A ``*`` at the end stands for any rest."""
+    """Names of further variables that the peer may see. A ``*`` at the end matches any suffix."""
     model: str | None = None
-    """The model to ask for, unless a command names another."""
+    """The model to use, unless a command names another."""
     mode: str | None = None
     """The mode to open sessions in, unless a command names another."""
     roles: tuple[str, ...] | None = None
-    """The roles that it is asked for in delegation, in place of those that it claims by itself."""
+    """The roles that it has in delegation, replacing those that it claims by itself."""
     permissions: Permissions | None = None
-    """Who decides about permissions for this peer."""
+    """The permission policy for this peer."""
     allow_unenforced: bool = False
-    """Whether it is used under a policy that restricts it although it does not ask."""
+    """Whether it may be used under a restrictive policy although it does not ask for permission."""
     limits: DelegationLimits = DelegationLimits()
-    """``[peer.NAME.limits]``: what delegated work may use up at this peer."""
+    """``[peer.NAME.limits]``: limits of delegated work for this peer."""
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings, merged."""
 
     enabled_peers: tuple[str, ...] = ()
-    """The peers that routing and delegation may use. A peer that is named needs no enabling."""
+    """The peers that routing and delegation may use. A peer named in a command needs no
+    enabling."""
     default_peer: str | None = None
-    """The peer that `run` and `chat` ask if they name none."""
+    """The peer that `run` and `chat` use by default."""
     permissions: Permissions = "ask"
-    """Who decides when an agent asks; without a terminal ``ask`` is ``approve-reads``."""
+    """The permission policy; without a terminal ``ask`` means ``approve-reads``."""
     format: Format = "text"
     """How results are printed."""
     max_line_size: int | None = None
     """The longest message of an agent in bytes."""
     warm: bool = True
-    """Whether peers are kept alive between calls, by a broker; else each call starts its own."""
+    """Whether a broker keeps peers alive between calls; otherwise each call starts its own."""
     ttl: float = 1800.0
-    """How many seconds an idle broker stays."""
+    """How many seconds an idle broker keeps running."""
     max_idle_brokers: int = 4
-    """How many idle brokers stay at once; the one that has been idle for longest stops first."""
+    """Maximum number of idle brokers; the one that has been idle longest stops first."""
     keep_days: float = 90.0
-    """How many days closed sessions, jobs and attempts are kept after their last use; 0: all."""
+    """How many days closed sessions, jobs and attempts are kept after their last use; 0:
+    forever."""
     max_store_size: int = 2 * 1024**3
-    """How many bytes the session store may have; the oldest closed sessions go; 0: no limit."""
+    """Maximum size of the session store in bytes; the oldest closed sessions are deleted; 0: no
+    limit."""
     agent_files: tuple[str, ...] = ("agents/*.md",)
-    """Where a project has its agent files, relative to its folder."""
+    """Where a project has its agent files, relative to its directory."""
     adaptive: Adaptive = "shadow"
     """Whether measured success decides the order of peers; ``"shadow"`` only compares."""
     fallback: Fallback = "all"
-    """Who is asked after a failure: all, only other ``"peers"``, or ``"none"``."""
+    """Who is tried after a failure: all, only other ``"peers"``, or ``"none"``."""
     max_depth: int = 1
-    """How many delegations may stand in one line: 1 lets no peer delegate in turn."""
+    """Maximum depth of nested delegations: 1 lets no peer delegate further."""
     require_card: bool = False
     """Whether a peer that was never verified gets no delegated work."""
     check: str = ""
-    """A command that says whether delegated work is good, by its exit code."""
+    """A command whose exit code says whether delegated work is good."""
     limits: DelegationLimits = DelegationLimits()
     """See `DelegationLimits`."""
     local_model: LocalModelSettings = LocalModelSettings()
@@ -148,7 +152,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     peer: dict[str, PeerSettings] = field(default_factory=dict)
     """``[peer.NAME]``: settings for one peer."""
     policy: PolicySettings = PolicySettings()
-    """Rules about what agents may do, over what ``permissions`` says: see the policy page."""
+    """Rules about what agents may do, which override ``permissions``: see the policy page."""
 
     def budgets(self, base: Budgets | None = None) -> Budgets:
         """The budgets for a client: `base` with what is set here."""
@@ -174,5 +178,6 @@ STRICTER: Final[dict[Permissions, frozenset[Permissions]]] = {
     "approve-reads": frozenset({"deny-all"}),
     "deny-all": frozenset(),
 }
-"""What takes something away from each preset and adds nothing. `ask` and `approve-reads` each let
-pass something without a question or by one that the other does not."""
+"""Presets that are stricter than each preset in every respect. Neither of `ask` and
+`approve-reads` is stricter: each allows something without asking, or by asking, that the other
+does not."""

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from dragoman.redaction.reports import ReportRedactor
 
 SHORTEST_HANDED: Final = 8
-"""Characters from which on a value that a user hands to an agent by its name is taken for a secret:
-what is shorter is a number, a switch or an ordinary word."""
+"""Minimum length from which a value passed to an agent by its variable's name counts as a
+secret: shorter ones are numbers, switches or ordinary words."""
 
 
 def secret_values(environ: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
-    """The values of the variables that hold credentials, by their names or as they look."""
+    """The values of the variables that hold credentials, by their names or by their form."""
     known = set(names)
     found = {
         value
@@ -36,12 +36,12 @@ def secret_values(environ: Mapping[str, str], names: Iterable[str]) -> tuple[str
 def handed_values(
     environ: Mapping[str, str], names: Iterable[str], workspace: str | os.PathLike[str]
 ) -> tuple[str, ...]:
-    """The values of the variables that a user hands to an agent, by these names or patterns, that
-    may be secrets: whoever names a variable may have named it anything.
+    """The values that may be secrets among the variables that a user passes to an agent, by these
+    names or patterns: any variable may hold one.
 
-    A value that is a place on this machine, or several with the usual mark between them, is none:
-    a history without the names of its folders is of no use. Nor is any value if everything is
-    handed over, because then nobody has named it.
+    A value that is a path on this machine, or several with the usual separator, is not a secret: a
+    history without directory names would be useless. Nor is any value if everything is passed,
+    because then no variable was named.
     """
     patterns = [name for name in names if name != "*"]
     found = {
@@ -66,7 +66,7 @@ def redactor(
     handed: Iterable[str] = (),
     workspace: str | os.PathLike[str] = ".",
 ) -> Redactor:
-    """What cuts the values of these variables, and of all that look like it, out of texts."""
+    """A redactor for the values of these variables, and of all with secret-looking names."""
     # Not at the top: a command that goes through a broker only needs the values.
     from dragoman.redaction.redactor import Redactor
 
@@ -78,8 +78,8 @@ def redactor(
 def report_redactor(
     environ: Mapping[str, str], *, names: Iterable[str] = (), values: Iterable[str] = ()
 ) -> ReportRedactor:
-    """What takes secrets and the user's name out of a report or a log. Secrets are these values and
-    those of the variables of these names and of all whose names look like it."""
+    """A redactor for secrets and the user's name in a report or a log. Secrets are these
+    values, and those of the variables with these names or with secret-looking names."""
     from dragoman.redaction.reports import ReportRedactor
 
     home = environ.get("HOME") or environ.get("USERPROFILE") or ""

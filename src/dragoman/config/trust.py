@@ -25,7 +25,7 @@ TRUST_FORMAT: Final = 1
 
 
 class TrustedFile(Struct, frozen=True, kw_only=True):
-    """One file that is trusted, with the adapters that were there beside it."""
+    """One trusted file, with the adapters that it named then."""
 
     digest: str
     adapters: dict[str, str] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class TrustedFile(Struct, frozen=True, kw_only=True):
 
 
 class TrustRecord(Struct, frozen=True, kw_only=True):
-    """The file in the data folder."""
+    """Name of the file in the data directory."""
 
     format: int = TRUST_FORMAT
     files: dict[str, TrustedFile] = field(default_factory=dict)
@@ -48,15 +48,14 @@ def real(path: Path) -> str:
 
 
 class Trust:
-    """What is trusted on this machine. Whoever asks hands over the bytes that are going to be
-    used, so that nothing can change between the look and the use."""
+    """The trusted files on this machine. The caller passes the bytes that it is going to use,
+    so that nothing can change between check and use."""
 
     def __init__(self, paths: Paths) -> None:
         self._file = paths.trust_file
 
     def record(self) -> TrustRecord:
-        """What is recorded. A damaged record trusts nothing: that is an error to whoever wants to
-        know why, and safe for whoever does not."""
+        """The recorded trust. Raises for a damaged record; the checks below then trust nothing."""
         data = read_file(self._file)
         if data is None:
             return TrustRecord()
@@ -77,12 +76,12 @@ class Trust:
             return None
 
     def trusts(self, file: Path, data: bytes) -> bool:
-        """Whether these very bytes of this file are trusted."""
+        """Whether exactly these bytes of this file are trusted."""
         entry = self._entry(file)
         return entry is not None and entry.digest == digest(data)
 
     def trusts_adapter(self, file: Path, adapter: Path, data: bytes) -> bool:
-        """Whether these bytes of an adapter were there when the project's file was trusted."""
+        """Whether these bytes of an adapter were recorded when the project's file was trusted."""
         entry = self._entry(file)
         return entry is not None and entry.adapters.get(real(adapter)) == digest(data)
 
@@ -96,7 +95,7 @@ class Trust:
         self._change(file, entry)
 
     def withdraw(self, file: Path) -> bool:
-        """Forget it; false if it was not trusted."""
+        """Revoke the trust; false if the file was not trusted."""
         return self._change(file, None)
 
     def _change(self, file: Path, entry: TrustedFile | None) -> bool:

@@ -13,7 +13,7 @@ from dragoman.config.project import Project
 
 
 def wanted(project: Project) -> list[str]:
-    """One sentence for each thing that the file asks for."""
+    """One sentence for each change that the file makes."""
     found = [*_of_settings(project.table), *_of_peers(project.table.get("peers"))]
     found += [f"run the Python code of {file}" for file in project.adapters]
     return found or ["nothing that needs trust"]
@@ -55,7 +55,7 @@ def _of_peers(peers: Any) -> Iterator[str]:
             if launch.get("command"):
                 yield f"start `{_command(launch['command'])}` as the peer {name}"
             if launch.get("address"):
-                yield f"talk with {launch['address']} as the peer {name}"
+                yield f"connect to {launch['address']} as the peer {name}"
         for key, value in table.items():
             if key == "env" and isinstance(value, Mapping):
                 pairs = ", ".join(f"{variable}={text}" for variable, text in value.items())

@@ -21,35 +21,35 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SECRET_WORD: Final = re.compile(r"(?:[?&;]|^-{1,2})([A-Za-z][A-Za-z0-9_\-]{0,60})[=:]([^&;\s]+)")
-"""A name with a value inside of a text: in the query of an address, or as an option."""
+"""A name with a value inside a text: in the query of a URL, or as an option."""
 
 ELSEWHERE: Final = ("/", "./", "../", "~", "$", "-", "{")
-"""How a value begins that only says where the secret is."""
+"""Prefixes of values that only say where the secret is."""
 
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 ADVICE: Final = (
-    "looks like a secret, and no file of dragoman may hold one: set it as a variable of your "
+    "looks like a secret, and no file of dragoman may contain one: set it as a variable of your "
     "environment, and put the variable's name into an `env` list"
 )
 
 
 SHOWN_SIZE: Final = 80
-"""Characters of a word out of a file that are shown."""
+"""Maximum characters shown of a word from a file."""
 
 MAX_MISTAKES: Final = 20
 """Maximum number of mistakes of one file that are reported at once."""
 
 MAX_DEPTH: Final = 50
-"""Tables in tables. Settings have three; a file with thousands is written against us."""
+"""Maximum nesting of tables. Settings have three; a file with thousands is an attack."""
 
 
 def convert(data: Any, kind: type[T], *, origin: str, base: str = "") -> T:
-    """`data` as a `kind`. `base` is the key under which it stands in its file."""
+    """Convert `data` to a `kind`. `base` is its key in the file."""
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        # Only now, because taking the types apart costs ten times as much as the conversion.
+        # Only now, because inspecting the types costs ten times as much as the conversion.
         unknown_keys(data, kind, origin=origin, base=base)
         problem, _, place = str(error).partition(" - at `$")
         key = base + re.sub(r"\[\.\.\.\]", "", place.removesuffix("`"))
@@ -97,7 +97,7 @@ def _without(table: Mapping[str, Any], key: str) -> dict[str, Any] | None:
 
 
 def unknown_keys(data: Any, kind: type, *, origin: str, base: str = "") -> None:
-    """Refuse keys and words that the type does not have."""
+    """Reject keys and words that the type does not have."""
     from msgspec import inspect
 
     _keys(data, inspect.type_info(kind), origin, base)
@@ -130,7 +130,7 @@ def _keys(data: Any, kind: inspect.Type, origin: str, path: str) -> None:
 
 
 def _word(word: str, kind: inspect.Type, origin: str, path: str) -> None:
-    """Refuse a word where only certain words are meant, and name them."""
+    """Reject a word if only certain words are allowed, and list them."""
     from msgspec import inspect
 
     kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
@@ -148,7 +148,7 @@ def _word(word: str, kind: inspect.Type, origin: str, path: str) -> None:
 
 
 def short(word: str) -> str:
-    """A word out of a file, no longer than anybody reads."""
+    """A word from a file, shortened for display."""
     return word if len(word) <= SHOWN_SIZE else word[: SHOWN_SIZE - 1] + "…"
 
 
@@ -161,7 +161,7 @@ def _listed(words: list[str]) -> str:
 
 
 def _plain(problem: str) -> str:
-    """The decoder's sentence in the words of a TOML file."""
+    """The decoder's message in TOML terms."""
     for theirs, ours in (
         ("`str`", "a text"),
         ("`int | float`", "a number"),
@@ -178,8 +178,8 @@ def _plain(problem: str) -> str:
 
 
 def refuse_secrets(data: Any, *, origin: str, base: str = "") -> None:
-    """Refuse a value that looks like a key, be it by its own look or by its name."""
-    # Not at the top: a command without settings files of its user has nothing to look at.
+    """Reject a value that looks like a secret, by its form or by its key."""
+    # Not at the top: without settings files there is nothing to check.
     from dragoman.redaction.shapes import looks_like_a_secret
 
     for path, name, value in _texts(data, base, "", origin):
@@ -193,8 +193,8 @@ def refuse_secrets(data: Any, *, origin: str, base: str = "") -> None:
 
 
 def _named_secret(name: str, value: str) -> bool:
-    """Whether a value is a secret because of its name. A file, a variable and the next option of a
-    command line are none."""
+    """Whether a value is a secret because of its name. A file, a variable and the next option
+    of a command line are not."""
     if value.startswith(ELSEWHERE) and not value.startswith("-----"):
         return False
     from dragoman.redaction.names import SECRET_NAME
@@ -203,7 +203,7 @@ def _named_secret(name: str, value: str) -> bool:
 
 
 def _random_looking(value: str) -> bool:
-    """Whether a value under the name of a secret may be one, and not a word or a variable."""
+    """Whether a value under a secret-looking name may be a secret, and not a word or a variable."""
     return (
         len(value) >= 8
         and " " not in value
@@ -221,16 +221,16 @@ def _texts(
         yield path, name, data
         return
     if depth == 0:
-        raise ConfigInvalid(origin, f"it has more than {MAX_DEPTH} tables in one another")
+        raise ConfigInvalid(origin, f"it has more than {MAX_DEPTH} nested tables")
     if isinstance(data, Mapping):
         for key, value in data.items():
-            # What a key holds is as public as a value.
+            # A key is as public as a value.
             yield path, "", str(key)
             yield from _texts(value, _below(path, key), str(key), origin, depth - 1)
     elif isinstance(data, list | tuple):
         before = ""
         for number, value in enumerate(data):
-            # In a command line the name stands in the word before the value.
+            # In a command line the name is in the word before the value.
             called = before if before.startswith("-") else name
             yield from _texts(value, f"{path}[{number}]", called, origin, depth - 1)
             before = value if isinstance(value, str) else ""

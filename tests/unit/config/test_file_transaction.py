@@ -68,7 +68,7 @@ def test_what_cannot_be_put_back_is_named(tmp_path: Path, monkeypatch: pytest.Mo
         raise FileFailed(str(path), "the disk is gone")
 
     monkeypatch.setattr(changes_module, "write_file", broken)
-    with pytest.raises(FileFailed, match="could not be put back"):
+    with pytest.raises(FileFailed, match="could not be restored"):
         changes.undo()
 
 

@@ -61,18 +61,18 @@ def test_without_any_file_all_is_default(tmp_path: Path) -> None:
         ("[timeouts]\ntotal = 0", "total cannot be 0"),
         ("[timeouts]\nspawn = -1", "spawn is a time"),
         ("max_line_size = 0", "above 0"),
-        ("ttl = -1", "ttl: it is a number of 0 or more"),
-        ("max_idle_brokers = -1", "max_idle_brokers: it is a number of 0 or more"),
-        ("max_depth = -1", "max_depth: it is a number of 0 or more"),
-        ("[limits]\nday_cost = -1.0", "limits.day_cost: it is a number of 0 or more"),
-        ("[peer.codex.limits]\nday_turns = -1", "peer.codex.limits.day_turns: it is a number"),
+        ("ttl = -1", "ttl: it must be a number of 0 or more"),
+        ("max_idle_brokers = -1", "max_idle_brokers: it must be a number of 0 or more"),
+        ("max_depth = -1", "max_depth: it must be a number of 0 or more"),
+        ("[limits]\nday_cost = -1.0", "limits.day_cost: it must be a number of 0 or more"),
+        ("[peer.codex.limits]\nday_turns = -1", "peer.codex.limits.day_turns: it must be a number"),
         ("[limits]\nday_turn = 1", "did you mean `day_turns`?"),
         ('fallback = "some"', "use 'all' or 'none' or 'peers'"),
-        ('agent_files = ["../x/*.md"]', "leaves the project"),
-        ('agent_files = ["/etc/*.md"]', "leaves the project"),
+        ('agent_files = ["../x/*.md"]', "is outside the project"),
+        ('agent_files = ["/etc/*.md"]', "is outside the project"),
         ('[peer.codex]\nenv = ["A=B"]', "not the name of a variable"),
         ('[peer.codex]\nmodel = "sk-0123456789abcdefghij"', "secret"),
-        ("[peers.mine]\ntitle = 'x'", "a file of its own"),
+        ("[peers.mine]\ntitle = 'x'", "its own file"),
         ("x = ", "not TOML"),
     ],
 )
@@ -93,9 +93,9 @@ def test_a_mistake_in_the_users_file_is_an_error_that_names_file_and_key(
     ("name", "text", "words"),
     [
         ("DRAGOMAN_ENABLED_PEER", "codex", "did you mean DRAGOMAN_ENABLED_PEERS?"),
-        ("DRAGOMAN_TIMEOUTS_TOTAL", "soon", "no number"),
-        ("DRAGOMAN_MAX_IDLE_BROKERS", "1.5", "no number"),
-        ("DRAGOMAN_LIMITS_DAY_TURNS", "1.5", "no number"),
+        ("DRAGOMAN_TIMEOUTS_TOTAL", "soon", "not a number"),
+        ("DRAGOMAN_MAX_IDLE_BROKERS", "1.5", "not a number"),
+        ("DRAGOMAN_LIMITS_DAY_TURNS", "1.5", "not a number"),
         ("DRAGOMAN_REQUIRE_CARD", "maybe", "'maybe' is neither 1 nor true nor 0 nor false"),
         ("DRAGOMAN_WARM", "maybe", "'maybe' is neither 1 nor true nor 0 nor false"),
         ("DRAGOMAN_FORMAT", "xml", "DRAGOMAN_FORMAT: format"),
@@ -325,7 +325,7 @@ def test_what_the_user_says_for_one_peer_stays_when_a_project_is_overruled(tmp_p
 @pytest.mark.parametrize("name", ["a.b", ""])
 def test_a_name_that_no_peer_can_have_is_an_error_and_no_crash(tmp_path: Path, name: str) -> None:
     repo = repository(tmp_path / "repo", f'[peer."{name}"]\npermissions = "deny-all"')
-    with pytest.raises(ConfigInvalid, match="no name of a peer"):
+    with pytest.raises(ConfigInvalid, match="not the name of a peer"):
         load(repo, paths_in(tmp_path))
 
 

@@ -82,7 +82,7 @@ def test_a_project_file_that_is_a_pipe_or_a_dead_link_holds_nobody(tmp_path: Pat
     root = repository(tmp_path / "repo")
     os.mkfifo(root / "dragoman.toml")
     project = read_project(root, paths_in(tmp_path))
-    assert project is not None and "no ordinary file" in str(project.problem)
+    assert project is not None and "not a regular file" in str(project.problem)
     (root / "dragoman.toml").unlink()
     (root / "dragoman.toml").symlink_to(root / "nowhere")
     assert read_project(root, paths_in(tmp_path)) is None

@@ -32,7 +32,7 @@ def test_a_missing_file_is_none_and_an_odd_one_an_error(tmp_path: Path) -> None:
     assert read_file(tmp_path / "none") is None
     (tmp_path / "file").write_bytes(b"x")
     assert read_file(tmp_path / "file" / "below") is None
-    with pytest.raises(ConfigInvalid, match="no ordinary file|cannot be read"):
+    with pytest.raises(ConfigInvalid, match="not a regular file|cannot be read"):
         read_file(tmp_path)
 
 
@@ -40,7 +40,7 @@ def test_a_missing_file_is_none_and_an_odd_one_an_error(tmp_path: Path) -> None:
 def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(ConfigInvalid, match="no ordinary file"):
+    with pytest.raises(ConfigInvalid, match="not a regular file"):
         read_file(pipe)
 
 

@@ -45,7 +45,7 @@ def test_commands_addresses_variables_and_permissions_are_named() -> None:
         "decide about the permissions of codex: approve-all",
         "set the model of codex to big",
         "start `sh -c 'rm -rf ~'` as the peer evil",
-        "talk with ws://evil.example as the peer evil",
+        "connect to ws://evil.example as the peer evil",
         "use the adapter evil.py for evil",
         "start evil with LD_PRELOAD=/tmp/x.so",
         "let evil see the variables GITHUB_TOKEN",

@@ -198,7 +198,7 @@ def test_what_is_no_ordinary_file_is_left_alone(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, tmp_path):
-        with pytest.raises(ClientFileInvalid, match="it is no ordinary file"):
+        with pytest.raises(ClientFileInvalid, match="it is not a regular file"):
             plan(CLAUDE, path, "dragoman", PROGRAM)
 
 
