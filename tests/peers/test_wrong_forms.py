@@ -83,7 +83,7 @@ async def test_a_program_that_is_missing_is_named_with_the_way_to_install_it(
     empty = only(tmp_path / "bin", home)
     ended = await dragoman("run", name, "hello", cwd=workspace, environment=empty)
     assert ended.code not in (0, 2)
-    says(ended, f"there is no {name} on the PATH", remedy)
+    says(ended, f"{name} is not on the PATH", remedy)
 
 
 @aio

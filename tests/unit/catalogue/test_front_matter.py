@@ -120,7 +120,7 @@ def test_a_field_that_stands_twice_is_an_error_that_names_both_lines() -> None:
 
 
 def test_a_name_of_another_field_that_stands_twice_is_an_error_too() -> None:
-    assert "name stands in the front matter twice" in refusal(b"---\nname: a\nname: b\n---\n")
+    assert "name is in the front matter twice" in refusal(b"---\nname: a\nname: b\n---\n")
 
 
 def test_bytes_that_are_no_text_are_named() -> None:

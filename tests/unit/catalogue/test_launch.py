@@ -82,7 +82,7 @@ def test_what_is_missing_is_said_with_the_command_that_installs_it() -> None:
         resolve(tool, environ={}, which=finds())
     assert caught.value.looked_for == ("tool", "other")
     assert str(caught.value) == (
-        "tool cannot be started: there is no tool or other on the PATH; "
+        "tool cannot be started: tool or other is not on the PATH; "
         "install it with `npm install -g tool`"
     )
 

@@ -104,7 +104,7 @@ def test_a_users_peer_is_one_of_the_catalogue_with_its_file_as_origin(tmp_path: 
     ("name", "text", "words"),
     [
         ("codex", MINE.replace('"mine"', '"codex"', 1), "there is already a peer 'codex'"),
-        ("other", MINE, "the file of the peer 'mine' is mine.toml"),
+        ("other", MINE, "the file of the peer 'mine' must be mine.toml"),
         ("mine", MINE.replace("title", "titel"), "did you mean `title`?"),
         ("mine", "= 3", "not TOML"),
     ],
