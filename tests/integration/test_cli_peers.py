@@ -38,7 +38,7 @@ def test_a_peer_is_added_verified_enabled_set_and_asked(cli: Cli) -> None:
     assert "ok    handshake" in added.out
     assert '+roles = ["review", "haiku"]' in added.out
     assert "+ROLES_CLAIMED = (" in added.out
-    assert "Nobody else claims haiku" in added.err
+    assert "is the first peer that claims haiku" in added.err
 
     asked = cli("run", "my-own", "Please say blue once more", "--format", "quiet")
     assert asked.code == 0 and "blue" in asked.out

@@ -94,5 +94,5 @@ def test_a_folder_of_somebody_else_is_never_removed(cli: Cli) -> None:
     assert done.code == 0
     assert f"stays    {repository} " in done.out and "it is a git repository" in done.out
     assert f"stays    {linked} " in done.out and "it is a link" in done.out
-    assert done.out.count("is in it") == 2
+    assert done.out.count("it contains") == 2
     assert repository.exists() and cli.home.exists() and cli.cwd.exists()

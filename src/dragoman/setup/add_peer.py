@@ -79,7 +79,7 @@ def in_dialect(way: LaunchSpec, dialect: str | None) -> LaunchSpec:
 def _refuse_existing(draft: PeerDraft, place: RunContext) -> None:
     for file in _files(draft, place):
         if os.path.lexists(file):
-            raise UsageError(f"{file} is there already; remove it, or choose another name")
+            raise UsageError(f"{file} already exists; remove it, or choose another name")
 
 
 def settled_command(command: Sequence[str], cwd: Path) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def settled_command(command: Sequence[str], cwd: Path) -> tuple[str, ...]:
     absolute, because a peer is started wherever its user works.
     """
     if not command:
-        raise UsageError("the command that starts the peer is missing: put it behind --")
+        raise UsageError("the command that starts the peer is missing: put it after --")
     if len(command) == 1 and command[0].startswith(ADDRESSES):
         return tuple(command)
     program, *words = command
@@ -135,7 +135,7 @@ async def measure(
     if not (card.usable and turns):
         return card
     if card.facts.dialect is not None and card.facts.dialect_shown is not False:
-        # What it speaks is known by now, and need not be found out again.
+        # Its dialect is known by now, and need not be discovered again.
         way = replace(way, protocol=card.facts.dialect)
     return await climb(way, turns=True, careful=False, **known)
 
@@ -144,7 +144,7 @@ def add_peer(draft: PeerDraft, way: LaunchSpec, card: Card, place: RunContext) -
     """Write the descriptor of a verified peer, and roll it back if it breaks another descriptor or
     the target of an agent file."""
     if not card.usable:
-        raise UsageError(f"{draft.name} did not prove itself and cannot be added")
+        raise UsageError(f"{draft.name} failed its verification and cannot be added")
     descriptor, adapter = _files(draft, place)
     before = place.troubles()
     # Verifying took a while; another process may have added a peer of this name.
@@ -170,14 +170,14 @@ def _notes(draft: PeerDraft, place: RunContext) -> list[str]:
     notes: list[str] = []
     if is_generalist(draft.roles):
         notes.append(
-            f"{draft.name} claims every role. Generalists are often weaker than peers with one"
-            " trade; what it is worth will show when it is measured."
+            f"{draft.name} claims every role. Generalists are often weaker than specialized"
+            " peers; measurements will show how good it is."
         )
     fresh = [role for role in draft.roles if place.catalogue.claimants(role) == (draft.name,)]
     if fresh:
-        notes.append(f"Nobody else claims {', '.join(fresh)}: {draft.name} is the first.")
+        notes.append(f"{draft.name} is the first peer that claims {', '.join(fresh)}.")
     if not draft.roles:
-        notes.append(f"{draft.name} claims no role, so it is used only where it is named.")
+        notes.append(f"{draft.name} claims no role, so it is used only if it is named.")
     elif not place.is_enabled(draft.name):
         notes.append(
             f"{draft.name} is not enabled, so nothing is delegated to it yet:"
@@ -191,7 +191,7 @@ def _notes(draft: PeerDraft, place: RunContext) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What is to be removed of a peer that the user added."""
+    """What will be removed with a peer that the user added."""
 
     name: str
     files: tuple[Path, ...]
@@ -250,7 +250,7 @@ def remove_peer(removal: Removal, place: RunContext) -> Done:
         origin = after.config.origin("enabled_peers")
         notes.append(f"{removal.name} is still enabled by {origin}.")
     if removal.name in after.config.settings.peer:
-        notes.append(f"Your settings for it stay: the table [peer.{removal.name}].")
+        notes.append(f"Your settings for it are kept: the table [peer.{removal.name}].")
     return Done(made, tuple(notes))
 
 
@@ -294,9 +294,9 @@ def _change(
         state = "enabled" if wanted else "disabled"
         if after.is_enabled(name) != wanted:
             origin = after.config.origin("enabled_peers")
-            notes.append(f"{name} is not {state} here, for {origin} says otherwise.")
+            notes.append(f"{name} is not {state} here: {origin} overrides it.")
         elif name not in changed:
-            notes.append(f"{name} was {state} already.")
+            notes.append(f"{name} was already {state}.")
         if not wanted:
             notes += _left_behind(name, after)
     return Done(made, tuple(notes))

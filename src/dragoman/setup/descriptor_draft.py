@@ -39,7 +39,7 @@ class PeerDraft:
     python: bool = False
     """Whether to write a Python adapter for it."""
     dialect: str | None = None
-    """What it speaks, if the user has named it; otherwise it is found out."""
+    """Its dialect, if the user has named it; otherwise it is detected."""
 
     @property
     def address(self) -> str | None:
@@ -72,7 +72,7 @@ def table(draft: PeerDraft, way: LaunchSpec, card: Card) -> dict[str, Any]:
     facts = card.facts
     made = first_table(draft)
     made["title"] = draft.title or facts.agent_name or draft.name
-    # A dialect that the handshake did not show is found out again, at each start.
+    # A dialect that the handshake did not prove is detected again at each start.
     if facts.dialect is not None and facts.dialect_shown is not False:
         made["protocol"] = facts.dialect
     made["source"] = f"measured by dragoman {card.dragoman} on {card.measured_at[:10]}"

@@ -57,11 +57,11 @@ OLDEST_NODE: Final = 22
 
 
 class CheckState(enum.StrEnum):
-    """How a check went."""
+    """The result of a check."""
 
     OK = "ok"
     WARN = "warn"
-    """It works, but the user should know."""
+    """It works, but the user should know something."""
     BAD = "bad"
 
 
@@ -162,13 +162,15 @@ async def _node(place: RunContext) -> AsyncIterator[Diagnosis]:
     node = which("node", path=place.environ.get("PATH", os.defpath))
     cure = f"install node {OLDEST_NODE} or newer and put it first on the PATH"
     if node is None:
-        yield Diagnosis("node", CheckState.WARN, "there is no node; agents from npm need one", cure)
+        yield Diagnosis(
+            "node", CheckState.WARN, "node is not installed; agents from npm need it", cure
+        )
         return
     version = await node_version(node)
     if version is None:
-        yield Diagnosis("node", CheckState.WARN, f"{node} does not say its version", cure)
+        yield Diagnosis("node", CheckState.WARN, f"{node} does not report its version", cure)
     elif int(version.partition(".")[0]) < OLDEST_NODE:
-        text = f"node {version} ({node}) is old; npm installs old agents for it without a word"
+        text = f"node {version} ({node}) is old; npm silently installs old agents for it"
         yield Diagnosis("node", CheckState.WARN, text, cure)
     else:
         yield Diagnosis("node", CheckState.OK, f"node {version} ({node})")
@@ -187,11 +189,11 @@ def _path(place: RunContext) -> Iterator[Diagnosis]:
         yield Diagnosis(
             "PATH",
             CheckState.WARN,
-            f"relative folders on the PATH are ignored: {', '.join(relative)}",
-            "take them out of PATH: a checkout could bring its own programs",
+            f"relative directories on the PATH are ignored: {', '.join(relative)}",
+            "remove them from PATH: a checkout could provide its own programs",
         )
     missing = sum(not os.path.isdir(folder) for folder in folders if os.path.isabs(folder))
-    gone = f", {missing} of them not there" if missing else ""
+    gone = f", {missing} of them missing" if missing else ""
     yield Diagnosis("PATH", CheckState.OK, f"{len(folders)} folders{gone}")
 
 
@@ -205,15 +207,15 @@ def _folders(place: RunContext, machine: Machine) -> Iterator[Diagnosis]:
             yield Diagnosis(
                 "folders",
                 CheckState.BAD,
-                f"{there} is in the way of {folder}",
+                f"{there} is not a directory, so {folder} cannot be used",
                 f"mv {there} {there}.old",
             )
         elif not machine.writable(there):
             yield Diagnosis(
                 "folders",
                 CheckState.BAD,
-                f"{folder} ({name}) cannot be written to",
-                f"chown -R $USER {there}, or set DRAGOMAN_{_variable(name)} to another folder",
+                f"{folder} ({name}) is not writable",
+                f"chown -R $USER {there}, or set DRAGOMAN_{_variable(name)} to another directory",
             )
         else:
             yield Diagnosis("folders", CheckState.OK, f"{name}: {folder}")
@@ -230,8 +232,8 @@ def _runtime_folder(place: RunContext) -> Iterator[Diagnosis]:
         yield Diagnosis(
             "folders",
             CheckState.WARN,
-            f"{RUNTIME} names {given}, which is not used: {problem}",
-            f"let it name a directory of yours with the mode 0700, or unset {RUNTIME}",
+            f"{RUNTIME} is {given}, which is not used: {problem}",
+            f"set it to your own directory with mode 0700, or unset {RUNTIME}",
         )
 
 
@@ -257,13 +259,13 @@ def _stores(place: RunContext) -> Iterator[Diagnosis]:
                 f"dragoman broker stop --all; {moves}",
             )
         elif os.path.exists(path):
-            yield Diagnosis("stores", CheckState.OK, f"{path} is whole")
+            yield Diagnosis("stores", CheckState.OK, f"{path} is intact")
         for aside in aside_of(path):
             yield Diagnosis(
                 "stores",
                 CheckState.WARN,
                 f"{aside} was found damaged and set aside",
-                f"take from it what you need, then rm {aside}*",
+                f"copy what you need from it, then rm {aside}*",
             )
 
 
@@ -309,12 +311,12 @@ def _config(place: RunContext) -> Iterator[Diagnosis]:
         yield Diagnosis(
             "config",
             CheckState.BAD,
-            f"{name} is enabled by {place.config.origin('enabled_peers')}, and is no peer",
+            f"{name} is enabled by {place.config.origin('enabled_peers')}, but is not a peer",
             f"dragoman peers disable {name}",
         )
     if not place.config.problems and not unknown:
         file = place.paths.config_file
-        there = str(file) if os.path.exists(file) else f"no {file}, so the defaults count"
+        there = str(file) if os.path.exists(file) else f"no {file}, so the defaults apply"
         yield Diagnosis("config", CheckState.OK, there)
 
 
@@ -334,7 +336,7 @@ def _trust(place: RunContext) -> Iterator[Diagnosis]:
             "dragoman config trust",
         )
     else:
-        how = "is trusted" if place.config.trusted else "asks for nothing that needs trust"
+        how = "is trusted" if place.config.trusted else "has nothing that needs trust"
         yield Diagnosis("trust", CheckState.OK, f"{place.config.project_file} {how}")
 
 
@@ -354,7 +356,7 @@ def _adapters(place: RunContext) -> Iterator[Diagnosis]:
             found = place.adapter(name)
         except ConfigInvalid as error:
             source = adapter_source(place.catalogue.known(name), place.config)
-            cure = f"mend {source}; `dragoman config trust` if the project has to be trusted"
+            cure = f"fix {source}; `dragoman config trust` if the project has to be trusted"
             yield Diagnosis("adapters", CheckState.BAD, str(error), cure)
         else:
             assert found is not None
@@ -422,7 +424,7 @@ def _card(
         if enabled and peer.version.how != "ours":
             yield Diagnosis("cards", CheckState.WARN, f"{peer.name} was never verified", cure)
     elif version is not None and card.version != version:
-        text = f"the card of {peer.name} is of version {card.version}, and {version} is installed"
+        text = f"the card of {peer.name} is for version {card.version}, but {version} is installed"
         yield Diagnosis("cards", CheckState.WARN, text, cure)
     elif not card.usable:
         state = CheckState.BAD if enabled else CheckState.WARN
@@ -440,7 +442,8 @@ MARK: Final = re.compile(rb"\0" + warden.MARK_NAME.encode() + rb"=([0-9a-f]+)\.[
 WARDEN: Final = re.compile(rb"warden\.py\0([0-9a-f]+)\0")
 
 MAX_SHOWN: Final = 160
-"""Characters of a command line that are shown: an interpreter's path alone may take half."""
+"""Maximum characters of a command line that are shown: an interpreter's path alone may take
+half."""
 
 
 SHOWN: Final = (

@@ -234,7 +234,7 @@ def chosen(answer: str, ready: Sequence[str]) -> tuple[str, ...]:
             return ()
     unknown = [word for word in words if word not in ready]
     if unknown:
-        raise UsageError(f"{', '.join(unknown)} cannot be chosen; there are {', '.join(ready)}")
+        raise UsageError(f"{', '.join(unknown)} cannot be chosen; choose from {', '.join(ready)}")
     return tuple(dict.fromkeys(words))
 
 

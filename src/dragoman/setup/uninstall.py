@@ -1,6 +1,6 @@
-"""Find and remove what dragoman has put on this machine: folders, brokers, entries, skills.
+"""Find and remove what dragoman has put on this machine: directories, brokers, entries, skills.
 
-Project files are not looked at, and the package itself is left to the program that installed it.
+Project files are not searched, and the package itself is left to the program that installed it.
 `install.entries` edits the settings of other programs; `cli.uninstall` asks and reports.
 """
 
@@ -34,7 +34,7 @@ class InstalledEntry:
 
 @dataclass(frozen=True, slots=True)
 class OwnFolder:
-    """A folder of dragoman."""
+    """A directory of dragoman."""
 
     path: Path
     holds: str
@@ -53,7 +53,7 @@ class Inventory:
     skills: tuple[Path, ...]
     folders: tuple[OwnFolder, ...]
     left: tuple[Path, ...]
-    """Files that were made for dragoman and stay: backups of settings, shell completion."""
+    """Files that were made for dragoman and are kept: backups of settings, shell completion."""
 
     @property
     def is_empty(self) -> bool:
@@ -62,7 +62,7 @@ class Inventory:
 
 
 def take_inventory(paths: Paths, around: HostEnvironment, *, keep_config: bool) -> Inventory:
-    """Look at everything. Changes nothing."""
+    """Find everything. Changes nothing."""
     return Inventory(
         brokers=tuple(list_brokers(paths)),
         entries=tuple(_entries(around)),
@@ -110,13 +110,14 @@ def _folders(paths: Paths, around: HostEnvironment, *, keep_config: bool) -> Ite
 
 
 def _protected(path: Path, around: HostEnvironment) -> str:
-    """Why a folder must not be removed whole; empty if it may. A variable may name any folder."""
+    """Why a directory must not be removed entirely; empty if it may. A variable may name any
+    directory."""
     real = path.resolve()
     if path.is_symlink():
         return "it is a link"
     for place in (around.home.resolve(), Path.cwd().resolve()):
         if place == real or place.is_relative_to(real):
-            return f"{place} is in it"
+            return f"it contains {place}"
     if (real / ".git").exists():
         return "it is a git repository"
     return ""
@@ -148,7 +149,7 @@ def _left(around: HostEnvironment) -> Iterator[Path]:
 
 
 async def remove(inventory: Inventory) -> list[str]:
-    """Remove what was found: brokers first, so that nothing is written behind our back. Returns
+    """Remove what was found: brokers first, so that nothing is written in the meantime. Returns
     what could not be removed."""
     for broker in inventory.brokers:
         await stop_broker(broker)
@@ -164,7 +165,7 @@ def _remove(inventory: Inventory) -> Iterator[str]:
     for skill in inventory.skills:
         try:
             skill.unlink(missing_ok=True)
-            # A folder in which a user keeps something else stays.
+            # A directory that contains other files of the user is kept.
             if not any(skill.parent.iterdir()):
                 skill.parent.rmdir()
         except OSError as error:

@@ -188,7 +188,7 @@ def test_a_peer_is_added_after_the_ladder_and_the_diff_is_shown(
     assert said.code == 0
     assert '+roles = ["review", "haiku"]' in said.out
     assert (shell.config / "peers" / "mine.toml").exists()
-    assert "Nobody else claims haiku" in said.err
+    assert "is the first peer that claims haiku" in said.err
     assert "dragoman peers enable mine" in said.err
     assert shell("peers", "add", "mine", "--", "x").code == 2
     assert len(ladder.calls) == 1
@@ -212,7 +212,7 @@ def test_a_peer_that_fails_the_ladder_is_not_added(shell: Shell, ladder: Ladder)
 def test_an_addition_without_a_command_is_wrong_usage(shell: Shell, ladder: Ladder) -> None:
     said = shell("peers", "add", "mine", "--roles", "review")
     assert said.code == 2
-    assert "behind --" in said.err
+    assert "after --" in said.err
 
 
 # -- enabling
@@ -224,7 +224,7 @@ def test_peers_are_enabled_and_disabled_and_the_change_is_shown(shell: Shell) ->
     assert '+enabled_peers = ["codex", "gemini"]' in said.out
     said = shell("peers", "disable", "codex")
     assert '-enabled_peers = ["codex", "gemini"]' in said.out
-    assert "codex was disabled already." in shell("peers", "disable", "codex").err
+    assert "codex was already disabled." in shell("peers", "disable", "codex").err
     assert shell("peers", "enable", "nobody").code == 2
 
 

@@ -51,7 +51,7 @@ def test_a_name_that_is_taken_is_refused_with_who_has_it(place: RunContext) -> N
 def test_a_file_that_is_in_the_way_is_not_overwritten(place: RunContext) -> None:
     place.paths.peers_folder.mkdir(parents=True)
     (place.paths.peers_folder / "mine.toml").write_text("broken = ")
-    with pytest.raises(UsageError, match=r"mine\.toml is there already"):
+    with pytest.raises(UsageError, match=r"mine\.toml already exists"):
         prepare(wish(), place)
 
 
@@ -93,7 +93,7 @@ def test_paths_in_a_command_hold_from_every_folder(tmp_path: Path) -> None:
     assert settled == ("python", str(tmp_path / "agent.py"), "acp", "--x", "gone.py")
     assert settled_command(("./run",), tmp_path) == (str(tmp_path / "run"),)
     assert settled_command(("ws://h/x",), tmp_path) == ("ws://h/x",)
-    with pytest.raises(UsageError, match="put it behind --"):
+    with pytest.raises(UsageError, match="put it after --"):
         settled_command((), tmp_path)
 
 
@@ -163,7 +163,7 @@ def test_a_generalist_is_taken_and_flagged(place: RunContext) -> None:
 
 def test_a_role_that_is_new_is_taken_and_told(place: RunContext) -> None:
     done = add_peer(wish("mine", "haiku"), LaunchSpec(command=("x",)), card_of("mine"), place)
-    assert "Nobody else claims haiku" in done.notes[0]
+    assert "is the first peer that claims haiku" in done.notes[0]
     without = PeerDraft(name="bare", roles=(), command=("x",))
     done = add_peer(without, LaunchSpec(command=("x",)), card_of("bare"), place.again())
     assert "claims no role" in done.notes[0]
@@ -173,13 +173,13 @@ def test_a_peer_that_somebody_added_meanwhile_is_not_overwritten(place: RunConte
     prepare(wish(), place)
     add_peer(wish(), LaunchSpec(command=("x",)), card_of("mine"), place)
     first = (place.paths.peers_folder / "mine.toml").read_bytes()
-    with pytest.raises(UsageError, match=r"mine\.toml is there already"):
+    with pytest.raises(UsageError, match=r"mine\.toml already exists"):
         add_peer(wish("mine", "plan"), LaunchSpec(command=("y",)), card_of("mine"), place)
     assert (place.paths.peers_folder / "mine.toml").read_bytes() == first
 
 
 def test_a_peer_that_did_not_prove_itself_is_not_written(place: RunContext) -> None:
-    with pytest.raises(UsageError, match="did not prove itself"):
+    with pytest.raises(UsageError, match="failed its verification"):
         add_peer(wish(), LaunchSpec(command=("x",)), card_of("mine", usable=False), place)
     assert files(place) == []
 
@@ -218,8 +218,8 @@ def test_enabling_and_disabling_edit_the_configuration_and_show_it(place: RunCon
 
 
 def test_what_was_so_already_is_told(place: RunContext) -> None:
-    assert disable(["codex"], place).notes == ("codex was disabled already.",)
-    assert enable(["scout"], place).notes == ("scout was enabled already.",)
+    assert disable(["codex"], place).notes == ("codex was already disabled.",)
+    assert enable(["scout"], place).notes == ("scout was already enabled.",)
     assert not place.again().config.settings.enabled_peers
 
 
@@ -241,7 +241,7 @@ def test_scout_cannot_be_disabled(place: RunContext) -> None:
 def test_a_setting_that_wins_over_the_file_is_named(tmp_path: Path) -> None:
     place = place_in(tmp_path, {"DRAGOMAN_ENABLED_PEERS": "gemini"})
     (note,) = enable(["codex"], place).notes
-    assert "DRAGOMAN_ENABLED_PEERS says otherwise" in note
+    assert "DRAGOMAN_ENABLED_PEERS overrides it" in note
 
 
 def test_agent_files_that_lose_their_peer_are_named(place: RunContext) -> None:

@@ -68,7 +68,7 @@ async def test_folders_that_a_checkout_could_fill_are_named(tmp_path: Path) -> N
     place = place_in(tmp_path, {"PATH": f"{tmp_path}:.:/not/there"})
     warned, counted = await of("PATH", place)
     assert warned.state is CheckState.WARN and warned.text.endswith("ignored: .")
-    assert counted.text == "3 folders, 1 of them not there"
+    assert counted.text == "3 folders, 1 of them missing"
     (missing,) = await of("PATH", place_in(tmp_path, {"PATH": ""}))
     assert missing.state is CheckState.BAD
 
@@ -206,7 +206,7 @@ async def test_a_card_of_another_version_and_a_damaged_one_are_told(tmp_path: Pa
     CardStore(place.paths.data / "cards").save(card_of("scout", version="0.0.1"))
     (place.paths.data / "cards" / "scout" / "bad.json").write_text("{")
     old, damaged = await of("cards", place)
-    assert "is of version 0.0.1" in old.text
+    assert "is for version 0.0.1" in old.text
     assert damaged.state is CheckState.WARN and "bad.json" in damaged.text
 
 
@@ -219,7 +219,7 @@ async def test_folders_that_cannot_be_written_are_bad(tmp_path: Path) -> None:
     assert "DRAGOMAN_RUNTIME_DIR" in found[-1].cure
     place.paths.cache.write_text("in the way")
     (finding,) = [each for each in await of("folders", place) if each.state is CheckState.BAD]
-    assert "in the way" in finding.text and finding.cure.startswith("mv ")
+    assert "is not a directory" in finding.text and finding.cure.startswith("mv ")
 
 
 @aio

@@ -181,7 +181,7 @@ def test_an_answer_picks_all_some_or_none(answer: str, picked: tuple[str, ...]) 
 
 
 def test_who_is_not_ready_cannot_be_picked() -> None:
-    with pytest.raises(UsageError, match="gemini cannot be chosen; there are codex"):
+    with pytest.raises(UsageError, match="gemini cannot be chosen; choose from codex"):
         init.chosen("codex gemini", ["codex"])
 
 

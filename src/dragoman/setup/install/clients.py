@@ -68,7 +68,7 @@ class Client:
     skills: Callable[[HostEnvironment], Path] | None = None
     """The user's folder of skills, if the program reads one."""
     one_list: bool = False
-    """Whether all words of the command line are the list ``command``, without ``args``."""
+    """Whether ``command`` is a list with the whole command line, without ``args``."""
     after: str = ""
     """The next step for the user."""
 
@@ -198,7 +198,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
             user_file=_opencode,
             project_file="opencode.json",
             fixed={"type": "local"},
-            # It gives up after five seconds otherwise.
+            # It times out after five seconds otherwise.
             initial={"enabled": True, "timeout": DELEGATION_TIMEOUT * 1000},
             one_list=True,
             after="start a new session of `opencode`; `opencode mcp list` shows the server",
@@ -221,7 +221,7 @@ MCP_CLIENTS: Final[Mapping[str, Client]] = {
             section="context_servers",
             user_file=_zed,
             project_file=".zed/settings.json",
-            # Versions of 2025 do not read an entry without it, and later ones do not mind.
+            # Versions of 2025 do not read an entry without it, and later ones ignore it.
             initial={"source": "custom", "env": {}},
             after="the server appears in the settings of Zed's agent panel",
         ),
@@ -250,7 +250,7 @@ ACP_EDITORS: Final[Mapping[str, Client]] = {
             user_file=_zed,
             fixed={"type": "custom"},
             initial={"env": {}},
-            after="open the agent panel and begin a new thread with this agent",
+            after="open the agent panel and start a new thread with this agent",
         ),
         Client(
             name="jetbrains",

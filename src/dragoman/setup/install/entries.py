@@ -49,7 +49,7 @@ def file_of(client: Client, *, project: Path | None = None) -> Path:
     if project is None:
         return client.user_file(HostEnvironment.here())
     if client.project_file is None:
-        raise UsageError(f"{client.title} reads this from its user's settings only")
+        raise UsageError(f"{client.title} reads this only from the user's settings")
     return project / client.project_file
 
 
@@ -70,7 +70,7 @@ def plan(client: Client, path: Path, name: str, program: Sequence[str]) -> Entry
 
 def plan_removal(client: Client, path: Path, name: str) -> EntryEdit:
     """Plan the removal of the entry from a settings file. Nothing is written, and nothing changes
-    where there is no entry.
+    if there is no entry.
 
     Raises `ClientFileInvalid` as `plan` does.
     """
@@ -120,7 +120,7 @@ def _edited(
         raise ClientFileInvalid(str(path), "it is not UTF-8 text") from error
     except UnicodeEncodeError as error:
         raise UsageError(
-            "the path of dragoman is not UTF-8 text, so no file can hold it"
+            "the path of dragoman is not UTF-8 text, so no file can contain it"
         ) from error
     except (jsonc.InvalidJsonc, tomllib.TOMLDecodeError) as error:
         kind = "TOML" if client.format == "toml" else "JSON"
@@ -128,7 +128,7 @@ def _edited(
             str(path), f"it is not {kind} that can be edited: {error}"
         ) from error
     except NameTaken as error:
-        remedy = "name another entry with --name, or take this one out by hand"
+        remedy = "name another entry with --name, or remove this one by hand"
         raise ClientFileInvalid(str(path), str(error), remedy=remedy) from error
     except Unfit as error:
         raise ClientFileInvalid(str(path), str(error)) from error
@@ -139,7 +139,7 @@ def write(planned: EntryEdit) -> Path | None:
     if not planned.changes or planned.after is None:
         return None
     if read_file(planned.path) != planned.before:
-        raise UsageError(f"{planned.path} was changed by another program meanwhile; try again")
+        raise UsageError(f"{planned.path} was changed by another program; try again")
     backup = None if planned.before is None else _back_up(planned.path, planned.before)
     try:
         safe_files.write_file(planned.path, planned.after)
@@ -191,7 +191,7 @@ def _put(text: str, client: Client, name: str, update: Update) -> str:
 
 
 def read_file(path: Path) -> bytes | None:
-    """The bytes of an ordinary file; None if there is none."""
+    """The bytes of a regular file; None if it does not exist."""
     return safe_files.read_file(path, max_size=MAX_FILE_SIZE, invalid=ClientFileInvalid)
 
 

@@ -24,14 +24,14 @@ _UP_TO_COMMA: Final = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*,", re.DO
 
 
 class Unfit(ValueError):
-    """The text can be parsed, but has no place for the entry."""
+    """The text can be parsed, but the entry cannot be placed in it."""
 
 
 def put(text: str, path: Sequence[str], update: Update) -> str:
     """The text with the entry at `path`, which is a list of keys from the root.
 
-    Raises `InvalidJsonc` if the text cannot be parsed, and `Unfit` if another value stands where
-    the entry or an object around it should be.
+    Raises `InvalidJsonc` if the text cannot be parsed, and `Unfit` if the entry or an object around
+    it has another type.
     """
     root = read(text)
     style = _Style.of(text, root)
@@ -47,8 +47,8 @@ def put(text: str, path: Sequence[str], update: Update) -> str:
 def remove(text: str, path: Sequence[str], require_ours: Callable[[Any], None]) -> str:
     """The text without the entry at `path`, and without an object around it that would be empty.
 
-    `require_ours` raises for the value of an entry that is not to be removed. Raises `InvalidJsonc`
-    if the text cannot be parsed.
+    `require_ours` raises for an entry that must not be removed. Raises `InvalidJsonc` if the text
+    cannot be parsed.
     """
     root = read(text)
     around: list[tuple[Node, Member]] = []
@@ -75,7 +75,7 @@ def remove(text: str, path: Sequence[str], require_ours: Callable[[Any], None]) 
 
 
 def _holds_only(text: str, node: Node, member: Member) -> bool:
-    """Whether an object has this member and not even a comment besides."""
+    """Whether an object has only this member, and not even a comment besides."""
     rest = text[node.start + 1 : member.start] + text[member.node.end : node.end - 1]
     return len(node.members) == 1 and not rest.strip(" \t\r\n,")
 
@@ -99,7 +99,7 @@ def _cut(text: str, node: Node, member: Member) -> _Edit:
     comma = _UP_TO_COMMA.match(text, before)
     assert comma is not None
     begin = comments_end(text, comma.end(), member.start)
-    # The comma before it goes too, unless the object ends with one anyway.
+    # The comma before it is removed too, unless the object ends with one anyway.
     kept = text[before:begin] if node.trailing_comma else _without(text, before, comma, begin)
     return _Edit(before, end, kept)
 
@@ -134,7 +134,7 @@ def _edits(
 def _need_object(node: Node, path: Sequence[str]) -> None:
     if not node.is_object:
         where = f"`{'.'.join(path)}`" if path else "the whole file"
-        raise Unfit(f"{where} is no object in braces")
+        raise Unfit(f"{where} is not an object in braces")
 
 
 def _insert(text: str, node: Node, members: Mapping[str, Any], style: _Style) -> list[_Edit]:
@@ -149,7 +149,7 @@ def _insert(text: str, node: Node, members: Mapping[str, Any], style: _Style) ->
     close = node.end - 1
     comma = _UP_TO_COMMA.match(text, last) if node.trailing_comma else None
     at = comments_end(text, last if comma is None else comma.end(), close)
-    # A comment that runs to the end of its line would swallow what is put on the same line.
+    # A comment that runs to the end of its line would swallow anything added to that line.
     lines = lines or "//" in text[last:at]
     between = style.eol + indent if lines else " "
     shown = [
@@ -163,7 +163,7 @@ def _insert(text: str, node: Node, members: Mapping[str, Any], style: _Style) ->
         new += style.eol + _indent_of_line(text, node.start)
     edits = [_Edit(at, at, new)]
     if node.members and not node.trailing_comma:
-        # Right behind the value: a comment at the end of its line is about it and stays there.
+        # Directly after the value: a comment at the end of its line is about it and stays there.
         edits.insert(0, _Edit(last, last, ","))
     return edits
 
@@ -176,7 +176,7 @@ class _Edit:
 
 
 def _apply(text: str, edits: list[_Edit]) -> str:
-    # Two insertions at one place stay in the order in which they were made.
+    # Two insertions at one position keep their order.
     for edit in reversed(sorted(edits, key=lambda each: each.start)):
         text = text[: edit.start] + edit.new + text[edit.end :]
     return text
@@ -210,7 +210,7 @@ def _indent_of_line(text: str, at: int) -> str:
 
 
 def _render(value: Any, style: _Style, base: str, *, wide: bool) -> str:
-    """A value as text: members on lines of their own, lists of words on one."""
+    """A value as text: members on lines of their own, lists of words on one line."""
     if isinstance(value, Mapping) and value and wide:
         inner = base + style.unit
         lines = [
@@ -237,7 +237,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _check(text: str, root: Node, path: Sequence[str], update: Update) -> None:
-    """Parse the result again: only the intended change must be in it."""
+    """Parse the result again: it must contain only the intended change."""
     meant = deepcopy(root.value)
     holder = meant
     for key in path[:-1]:

@@ -68,7 +68,7 @@ def read(text: str) -> Node | None:
     node = reader.value(at, 0)
     end = reader.skip(node.end)
     if end != len(text):
-        raise InvalidJsonc(text, end, "there is something behind the end of the value")
+        raise InvalidJsonc(text, end, "there is more text after the end of the value")
     return node
 
 

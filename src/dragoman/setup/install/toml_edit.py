@@ -23,17 +23,17 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 def put(text: str, path: tuple[str, str], update: Update) -> str:
     """The text with the table at `path`, a section and a name in it.
 
-    Raises `tomllib.TOMLDecodeError` if the text cannot be parsed, and `Unfit` if another value
-    stands there.
+    Raises `tomllib.TOMLDecodeError` if the text cannot be parsed, and `Unfit` if there is another
+    value.
     """
     section, name = path
     data = tomllib.loads(text)
     around = data.get(section, {})
     if not isinstance(around, dict):
-        raise Unfit(f"`{section}` is no table")
+        raise Unfit(f"`{section}` is not a table")
     old = around.get(name)
     if old is not None and not isinstance(old, dict):
-        raise Unfit(f"`{section}.{name}` is no table")
+        raise Unfit(f"`{section}.{name}` is not a table")
     wanted = update(old)
     meant = deepcopy(data)
     meant.setdefault(section, {})[name] = {**(old or {}), **wanted}
@@ -52,9 +52,8 @@ def put(text: str, path: tuple[str, str], update: Update) -> str:
 def remove(text: str, path: tuple[str, str], require_ours: Callable[[Any], None]) -> str:
     """The text without the table at `path`.
 
-    `require_ours` raises for the value of a table that is not to be removed. Raises
-    `tomllib.TOMLDecodeError` if the text cannot be parsed, and `Unfit` if the table is written in a
-    way that cannot be cut out.
+    `require_ours` raises for a table that must not be removed. Raises `tomllib.TOMLDecodeError` if
+    the text cannot be parsed, and `Unfit` if the table is written in a way that cannot be cut out.
     """
     section, name = path
     data = tomllib.loads(text)
@@ -95,7 +94,7 @@ def _without_lines(text: str, path: tuple[str, str]) -> str:
         elif line.strip() and not line.lstrip().startswith("#"):
             held = []
         else:
-            # What stands between the last value and the next header is about what follows.
+            # Lines between the last value and the next header belong to what follows.
             held.append(line)
     return "".join(kept + held)
 
@@ -125,7 +124,7 @@ def _changed(text: str, path: tuple[str, str], values: Mapping[str, Any]) -> str
     try:
         document = tomlkit.parse(text)
         if document.as_string() != text:
-            raise Unfit("its text would not stay as it is")
+            raise Unfit("its text would not stay unchanged")
         around: Any = document[section]
         if name not in around:
             # In an inline table the new entry must be an inline table too.

@@ -152,8 +152,8 @@ def test_a_file_that_is_not_there_is_made_of_the_snippet_for_its_owner_alone(
         (b"mcpServers:\n  a: 1\n", "it is not JSON"),
         (b'{"mcpServers": ', "it is not JSON"),
         (b"\xff\xfe{\x00}\x00", "not UTF-8"),
-        (b'{"mcpServers": []}', "`mcpServers` is no object"),
-        (b"[]", "the whole file is no object"),
+        (b'{"mcpServers": []}', "`mcpServers` is not an object"),
+        (b"[]", "the whole file is not an object"),
     ],
 )
 def test_a_file_that_is_not_understood_is_left_alone(
@@ -264,7 +264,7 @@ def test_the_path_of_a_program_that_is_no_text_is_refused(tmp_path: Path) -> Non
 
 def test_a_project_has_a_file_of_its_own_where_the_program_reads_one(tmp_path: Path) -> None:
     assert file_of(CLAUDE, project=tmp_path) == tmp_path / ".mcp.json"
-    with pytest.raises(UsageError, match="its user's settings only"):
+    with pytest.raises(UsageError, match="only from the user's settings"):
         file_of(ACP_EDITORS["jetbrains"], project=tmp_path)
 
 

@@ -86,7 +86,7 @@ def test_a_table_in_braces_takes_the_entry_inside() -> None:
 
 @pytest.mark.parametrize("text", ["s = 1\n", "[[s]]\na = 1\n", "[s]\nd = 1\n"])
 def test_a_text_without_a_place_for_the_table_is_refused(text: str) -> None:
-    with pytest.raises(Unfit, match="is no table"):
+    with pytest.raises(Unfit, match="is not a table"):
         put(text, ("s", "d"), wanted)
 
 
