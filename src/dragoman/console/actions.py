@@ -51,7 +51,7 @@ async def continue_session(record: SessionRecord, prompt: str) -> tuple[str, str
 
 
 async def hand_over(record: SessionRecord, peer: str, prompt: str) -> tuple[str, str]:
-    """Go on in a new session with another peer, which is told in short what was said."""
+    """Continue in a new session with another peer, which gets a short summary."""
     request = await asyncio.to_thread(_request, peer, Path(record.cwd), None)
     brief = await asyncio.to_thread(brief_of, record)
     return await _submit(request, prompt, brief=brief)
