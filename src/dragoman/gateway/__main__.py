@@ -68,7 +68,7 @@ def target_of(words: Sequence[str]) -> Target:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """The host and the port to listen on; without a host, this machine only."""
+    """The host and the port to listen on; without a host, loopback only."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal():
         raise UsageError(f"{text!r} is not HOST:PORT")
@@ -80,7 +80,7 @@ async def run(arguments: argparse.Namespace) -> None:
     if arguments.client_dialect is not None:
         served_dialect(arguments.client_dialect)
     if arguments.unix is None and arguments.websocket is None:
-        # Ours before anything else can print into it.
+        # Taken first, before anything else can print to it.
         stream = EarlyInitialize(await open_stdio())
         try:
             client = offered(await stream.greeting())
@@ -112,16 +112,16 @@ def _gateway(arguments: argparse.Namespace, peer: Peer) -> Gateway:
 def _connected(
     arguments: argparse.Namespace, target: Target, client: acp.ClientCapabilities | None
 ) -> AbstractAsyncContextManager[Peer]:
-    """The peer, which is offered what the client offers. Of clients that are still to come nothing
-    is known, so that commands are not run for them, and questions that they cannot show are
-    declined; files are served here where a client does not."""
+    """Connect the peer and offer it what the client offers. Capabilities of later clients are
+    unknown: no commands run for them, and questions that they cannot show are declined. Files
+    that a client does not serve are served here."""
     asks = client.elicitation if client is not None else acp.ElicitationCapabilities()
     return connect(
         target,
         ConnectOptions(
             dialect=arguments.dialect,
             inherit=arguments.inherit,
-            # The gateway decides nothing: files that a client does not serve are served here.
+            # The gateway makes no decisions: files that a client does not serve are served here.
             guard=approve_all,
             terminals=client is not None and client.terminal,
             # A placeholder: the gateway installs the real callback.

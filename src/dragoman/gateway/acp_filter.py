@@ -1,6 +1,6 @@
 """Filter messages between an ACP peer and an ACP client that lacks some capabilities.
 
-Updates that the client did not announce are translated to others or dropped, boolean options are
+Updates that the client did not advertise are translated to others or dropped, boolean options are
 removed, and models that are not a config option are offered as one. Forwarding is in
 `gateway.acp_passthrough`.
 """
@@ -26,7 +26,7 @@ from dragoman.gateway.events_to_acp import AcpTranslator
 from dragoman.wire.messages import UNDECODABLE, Notification
 
 RAW_KEY: Final = "dragoman.raw"
-"""Where in an update's `_meta` the peer's own message stands, if that is wanted."""
+"""The key in an update's `_meta` for the peer's own message, if requested."""
 
 _GATED: Final = {
     "session.notices": ("notice",),
@@ -62,12 +62,13 @@ _question: Final = msgspec.json.Decoder(_Question).decode
 
 
 def can(client: acp.ClientCapabilities, capability: str) -> bool:
-    """Whether a client said that it knows something, by its dotted name on the wire."""
+    """Whether a client advertised a capability, by its dotted wire name."""
     return Gate("client", (capability,)).is_open(client)
 
 
 def hello(raw: Raw, client: acp.ClientCapabilities) -> Any:
-    """The peer's answer to the handshake, without the ways to log in that the client cannot go."""
+    """The peer's response to the handshake, without login methods that the client does not
+    support."""
     answer = msgspec.json.decode(raw)
     methods = answer.get("authMethods")
     if isinstance(methods, list) and not client.auth.terminal:
@@ -91,7 +92,7 @@ def question(params: Raw) -> Any:
 
 
 class Unannounced:
-    """Updates of one session that its client did not say it knows, put in other words."""
+    """Translates updates of one session that its client did not advertise."""
 
     __slots__ = ("_place", "_speaker", "strange")
 
@@ -108,7 +109,7 @@ class Unannounced:
         )
 
     def instead(self, params: Raw, line: bytes | None = None) -> Sequence[acp.SessionUpdate] | None:
-        """What the client gets in place of an update; None if it gets the update itself."""
+        """The updates to send in place of this one; None to send it unchanged."""
         try:
             if _kind(params).update.sessionUpdate not in self.strange:
                 return None
@@ -122,7 +123,7 @@ class Unannounced:
 
 
 class UpdateFilter:
-    """What passes to one client of one session."""
+    """Filters the messages of one session for one client."""
 
     def __init__(
         self, client: acp.ClientCapabilities, session: Session, place: EventEnvelope, *, raw: bool
@@ -136,11 +137,11 @@ class UpdateFilter:
 
     @property
     def passes_all(self) -> bool:
-        """Whether the client takes everything, so that nothing has to be looked at."""
+        """Whether the client supports everything, so that nothing has to be checked."""
         return self._booleans and not self._strange and self._session.models is None
 
     def updates(self, notification: Notification) -> Sequence[acp.SessionUpdate] | None:
-        """What the client gets in place of an update; None if it gets the update itself."""
+        """The updates to send in place of this one; None to send it unchanged."""
         params = notification.params
         try:
             kind = _kind(params).update.sessionUpdate
@@ -170,11 +171,11 @@ class UpdateFilter:
     # -- options
 
     def choices(self) -> list[acp.SessionConfigOption]:
-        """What the client may choose in the session."""
+        """The choices that the client has in the session."""
         return choices_of(self._session, self._client)
 
     def opened(self, raw: Raw) -> Any:
-        """The answer that opened the session."""
+        """The response that opened the session."""
         if self._session.models is None and (self._booleans or b'"boolean"' not in bytes(raw)):
             return raw
         options = self.choices()
@@ -184,7 +185,7 @@ class UpdateFilter:
         return answer
 
     def chosen(self, raw: Raw) -> Any:
-        """The answer to a choice."""
+        """The response to a choice."""
         if self._session.models is None and self._booleans:
             return raw
         try:
@@ -195,7 +196,7 @@ class UpdateFilter:
         return acp.SetSessionConfigOptionResponse(config_options=self.choices())
 
     def chosen_model(self, params: Raw) -> str | None:
-        """The model that was chosen by the option that was made up for it; None for any other."""
+        """The model chosen by the generated model option; None for any other option."""
         if not lacks_models(self._session):
             return None
         try:

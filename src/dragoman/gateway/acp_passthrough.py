@@ -1,7 +1,7 @@
 """Forward messages unchanged between an ACP client and a peer that speaks ACP too.
 
 Tracks only the client's sessions, its open requests and the peer's open requests, for cancel,
-timeout and disconnect. `gateway.acp_filter` changes what the client cannot take. A client that
+timeout and disconnect. `gateway.acp_filter` changes what the client does not support. A client that
 speaks another dialect is served by `gateway.client_session`.
 """
 
@@ -45,7 +45,7 @@ _ELICIT: Final = acp.ELICITATION_CREATE.name
 _CANCEL: Final = acp.SESSION_CANCEL.name
 _CANCELLED: Final = acp.PromptResponse(stop_reason=acp.StopReason.CANCELLED)
 _ALWAYS: Final = frozenset({acp.SESSION_CLOSE.name})
-"""What is served here if the peer has no such method."""
+"""Methods that are served here if the peer does not have them."""
 _decode_options: Final = decoder(acp.RequestPermissionRequest)
 
 Then = Callable[[Raw], Any]
@@ -53,7 +53,7 @@ Then = Callable[[Raw], Any]
 
 
 class Passthrough(Route):
-    """One session of a client. What the peer says about it passes through here."""
+    """One session of a client. The peer's messages about it pass through here."""
 
     def __init__(self, through: PassthroughSession, session: Session) -> None:
         self._through = through
@@ -66,11 +66,11 @@ class Passthrough(Route):
         self._passes_all = self.sieve.passes_all
 
     def opened(self, answer: Any) -> None:
-        """The session is open, with these settings."""
+        """Record that the session is open, with these settings."""
         self.session.opened(answer.modes, answer.models, answer.config_options)
         self._passes_all = self.sieve.passes_all
 
-    # -- what the peer says
+    # -- messages of the peer
 
     def update(self, notification: Notification) -> None:
         connection = self._connection
@@ -114,13 +114,13 @@ class Passthrough(Route):
             refusal = prompt_responses.refusal(error)
             upstream.connection.refuse(request, refusal.code, refusal.message, refusal.data)
         else:
-            log.warning("nobody could be asked (%s): %s", request.method, error)
+            log.warning("the client could not be asked (%s): %s", request.method, error)
             upstream.connection.answer(request, _DECLINED[request.method](request))
 
-    # -- what the client says
+    # -- messages of the client
 
     def cancel(self) -> None:
-        """The client wants the turn to end."""
+        """Cancel the turn for the client."""
         upstream = self._through.upstream.connection
         if upstream.failure is None:
             upstream.post(_CANCEL, acp.CancelNotification(session_id=self.session.id))
@@ -130,7 +130,7 @@ class Passthrough(Route):
             if request.method == _PERMISSION:
                 self.questions.pop(request.id, None)
                 upstream.answer(request, acp.cancelled())
-                # What the client still answers comes too late.
+                # A later response of the client is too late.
                 call.give_up(UsageError("the turn was cancelled"))
         if self._grace is None:
             grace = self.session.client.budgets.cancel_grace
@@ -138,7 +138,7 @@ class Passthrough(Route):
             self._grace = loop.call_later(grace, self._abandon)
 
     def _abandon(self) -> None:
-        """A cancel was not answered: the client gets its answer, and the session is given up."""
+        """The peer did not respond to a cancel: answer the client, and abandon the session."""
         if self.prompt is not None:
             request, call = self.prompt
             self.session.unusable = True
@@ -154,18 +154,18 @@ class Passthrough(Route):
             self._grace = None
 
     async def aclose(self) -> None:
-        """The client has gone, or wants no more of this session."""
+        """The client has disconnected, or closed this session."""
         if self.prompt is not None:
             self.cancel()
         self.ended()
         try:
             await self.session.close()
         except DragomanError as error:
-            log.debug("session %s is not closed at the peer: %s", self.session.id, error)
+            log.debug("could not close session %s at the peer: %s", self.session.id, error)
 
 
 class PassthroughSession:
-    """Handles what a client says. `otherwise` serves it if it speaks something else than ACP."""
+    """Handles a client's messages. `otherwise` serves it if it does not speak ACP."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class PassthroughSession:
         self.upstream = upstream
         self._raw = raw
         self._guesses = named is None
-        """Whether the client's requests show what it speaks."""
+        """Whether to detect the client's dialect from its requests."""
         self._hello: Request | None = None
         self._otherwise = otherwise
         self._instead: Handlers | None = None
@@ -187,7 +187,7 @@ class PassthroughSession:
         self._capabilities: acp.ClientCapabilities | None = None
         self._served: dict[str, bool] = {}
         self._known_handlers: dict[str, Callable[[Request], Any]] = {}
-        """The handler of each method that was called before and that the peer supports."""
+        """The handlers of methods that were called before and that the peer supports."""
         self._held_up = False
         self._requests: dict[str, Callable[[Request], Any]] = {
             acp.INITIALIZE.name: self._initialize,
@@ -252,7 +252,7 @@ class PassthroughSession:
         except msgspec.ValidationError as error:
             raise boundary.invalid_params(error) from error
         if self._capabilities is None:
-            # A second handshake is answered like the first and changes nothing.
+            # A second handshake gets the same response and changes nothing.
             self._capabilities = client.client_capabilities
             self._hello = request
             if (note := version_note(client)) is not None:
@@ -260,7 +260,8 @@ class PassthroughSession:
         return acp_filter.hello(self.upstream.client.hello, self._capabilities)
 
     def _is_keyed(self, request: Request) -> bool:
-        """Whether a client whose handshake was one of ACP asks as only the keyed dialect does."""
+        """Whether a client whose handshake was in ACP sends a request that only the keyed
+        dialect has."""
         if not self._guesses:
             return False
         params: Any = None
@@ -269,7 +270,7 @@ class PassthroughSession:
         return discovery.is_keyed(request.method, params)
 
     def _serve_keyed(self, request: Request) -> Any:
-        """Serve a client in the keyed dialect from here on, which has no session open yet."""
+        """Serve a client in the keyed dialect from here on; it has no open session yet."""
         assert self._hello is not None
         self._instead = self._otherwise
         self._known_handlers.clear()
@@ -278,7 +279,7 @@ class PassthroughSession:
         return self._instead.request(request)
 
     def _handler_of(self, method: str) -> Callable[[Request], Any]:
-        """The handler of a method. Refuses a method that the peer did not announce."""
+        """The handler of a method. Refuses a method that the peer did not advertise."""
         known = acp.method_table().request(method)
         gate = None if known is None else known.gate
         agent = self.upstream.client.agent.agent_capabilities
@@ -290,7 +291,7 @@ class PassthroughSession:
         return handler
 
     def serves(self, request: Request) -> bool:
-        """Whether the client said that it answers such a question."""
+        """Whether the client advertised that it answers such a question."""
         method = request.method
         if method == _ELICIT:
             return self._serves_page_or_form(request)
@@ -321,7 +322,7 @@ class PassthroughSession:
     # -- requests of the client
 
     def _about(self, request: Request) -> Any:
-        """Any other request: the peer knows what it means."""
+        """Forward any other request: the peer knows its meaning."""
         session_id = session_of(request.params)
         if session_id is not None and session_id not in self._passages:
             raise _no_such_session()
@@ -374,11 +375,12 @@ class PassthroughSession:
         try:
             message = acp.decode(notification.params, acp.CancelRequestNotification)
         except msgspec.ValidationError as error:
-            log.warning("a $/cancel_request cannot be read: %s", error)
+            log.warning("a $/cancel_request could not be decoded: %s", error)
             return
         for passage in self._passages.values():
             if passage.prompt is not None and passage.prompt[0].id == message.request_id:
-                # What the peer still says is part of the turn, and its answer is the client's.
+                # Later messages of the peer are part of the turn, and its response goes to the
+                # client.
                 passage.cancel()
                 return
         call = None if message.request_id is None else self._calls.get(message.request_id)
@@ -404,7 +406,7 @@ class PassthroughSession:
                 return passage.sieve.opened(result)
 
             self._settled(request, result, error, then)
-            # Behind the answer: before it, no client could know what an update is about.
+            # After the response: before it, no client could know the session of an update.
             for passage in opened:
                 self.upstream.route(passage.session.id, passage)
 
@@ -421,7 +423,7 @@ class PassthroughSession:
             raise UsageError(f"the session {session_id} is already open on this connection")
         method = acp.method_table().request(request.method)
         assert method is not None
-        # Its history comes before the answer.
+        # The history comes before the response.
         passage = self._pass(request, session_id)
         self.upstream.route(session_id, passage)
 
@@ -488,7 +490,7 @@ class PassthroughSession:
         passage = self._own(session_of(request.params))
         session = passage.session
         if session.unusable:
-            raise UsageError(f"the session {session.id} was given up; open another")
+            raise UsageError(f"the session {session.id} was abandoned; open another")
         if passage.prompt is not None:
             raise UsageError(f"a turn of the session {session.id} is still running")
 
@@ -503,10 +505,10 @@ class PassthroughSession:
         passage.prompt = (request, call)
         return LATER
 
-    # -- a client that does not keep up, or has gone
+    # -- a client that reads too slowly, or has disconnected
 
     def hold_up(self) -> None:
-        """Read no more of the peer until the client has read what there is."""
+        """Stop reading from the peer until the client has caught up."""
         if not self._held_up and self.connection.failure is None:
             self._held_up = True
             self.upstream.connection.flow.hold()
@@ -522,7 +524,7 @@ class PassthroughSession:
             self.upstream.connection.flow.release()
 
     async def aclose(self) -> None:
-        """The client has gone: nothing of it is left at the peer."""
+        """The client has disconnected: clean up everything of it at the peer."""
         for passage in list(self._passages.values()):
             self._passages.pop(passage.session.id, None)
             self.upstream.forget(passage.session.id)
@@ -536,7 +538,7 @@ def _no_such_session() -> RemoteError:
 def _keyed_prompt() -> RemoteError:
     return RemoteError(
         codes.INVALID_PARAMS,
-        "this is a prompt of the dialect keyed: start the gateway with --client-dialect keyed",
+        "this is a prompt in the keyed dialect: start the gateway with --client-dialect keyed",
     )
 
 
@@ -554,7 +556,7 @@ def _declined(request: Request) -> acp.ElicitationDeclined:
 
 
 def _rejected(request: Request) -> acp.RequestPermissionResponse:
-    """The answer that allows nothing."""
+    """The response that allows nothing."""
     try:
         options = _decode_options(request.params).options
     except msgspec.ValidationError:

@@ -19,11 +19,11 @@ from dragoman.events import parts
 from dragoman.events.view import View
 
 MODEL_OPTION: Final = "model"
-"""The id of the option that offers the models of an agent which has them apart from options."""
+"""The id of the option that offers an agent's models if they are not one of its options."""
 
 
 class Choices(SessionSettings):
-    """The choices of one session as they are now; without one, the rule for all: ask the peer."""
+    """The current choices of one session; without a session, every value is left to the peer."""
 
     __slots__ = ("_conversation", "_view")
 
@@ -57,7 +57,7 @@ class Choices(SessionSettings):
         options: list[acp.SessionConfigOption] = [_option(each) for each in self._view.options]
         model = self._view.model
         if model is not None and not any(map(_is_model, options)):
-            # Show the model in use, also if no other can be chosen.
+            # Show the model in use, even if no other can be chosen.
             only = acp.SessionConfigSelectOption(value=model, name=model)
             options.append(
                 acp.SessionConfigSelect(
@@ -82,31 +82,31 @@ class Choices(SessionSettings):
 
 
 def wanted_model(meta: Mapping[str, Any]) -> str | None:
-    """The model that a client asks for in the `_meta` of its `session/new`. ACP has no word for
-    it, and some dialects take a model only there."""
+    """The model that a client requests in the `_meta` of its `session/new`. ACP has no field
+    for it, and some dialects take a model only there."""
     model = ours_in(meta).get(MODEL_OPTION)
     return model if isinstance(model, str) and model else None
 
 
 def wanted_metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata for a session of an agent that does not speak ACP, in the same place."""
+    """The metadata, from the same `_meta`, for a session of an agent that does not speak ACP."""
     told = ours_in(meta).get(METADATA)
     return dict(told) if isinstance(told, Mapping) else {}
 
 
 def stands_for_models(conversation: Conversation, option_id: str) -> bool:
-    """Whether an option is the one that was made up for the models of the agent."""
+    """Whether an option is the one that was generated for the agent's models."""
     native = isinstance(conversation, Session) and lacks_models(conversation)
     return native and option_id == MODEL_OPTION
 
 
 def lacks_models(session: Session) -> bool:
-    """Whether the models of an agent stand apart from its options."""
+    """Whether the agent's models are separate from its options."""
     return session.models is not None and not any(map(_is_model, session.config_options or ()))
 
 
 def choices_of(session: Session, client: acp.ClientCapabilities) -> list[acp.SessionConfigOption]:
-    """The options of a session of an agent that speaks ACP itself, its models among them."""
+    """The options of a session of an agent that speaks ACP itself, including its models."""
     options = list(session.config_options or ())
     if lacks_models(session):
         options.append(_models(session.models))
@@ -116,7 +116,7 @@ def choices_of(session: Session, client: acp.ClientCapabilities) -> list[acp.Ses
 def _taken(
     options: list[acp.SessionConfigOption], client: acp.ClientCapabilities
 ) -> list[acp.SessionConfigOption]:
-    """Those that a client can show."""
+    """The options that a client can show."""
     if _takes_booleans(client):
         return options
     return [option for option in options if not isinstance(option, acp.SessionConfigBoolean)]

@@ -1,6 +1,6 @@
 """Forward a peer's requests for files, terminals and user input to the client of the session.
 
-Only capabilities that the client announced are used. Otherwise files are served by the peer's own
+Only capabilities that the client advertised are used. Otherwise files are served by the peer's own
 client and questions are declined. Permission requests are decided in `gateway.client_session`.
 """
 
@@ -44,14 +44,15 @@ class Services:
     # -- files and terminals
 
     def serve(self, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
-        """Let the client serve a request; None if it cannot, or if no client has the session."""
+        """Forward a request to the client; None if it cannot serve it, or if no client has the
+        session."""
         client = self._client_of(params.session_id)
         return None if client is None else serve(client.side(params.session_id), name, params)
 
     # -- questions to the user
 
     async def inquire(self, inquiry: Inquiry) -> Reply:
-        """Let the client's user answer."""
+        """Ask the client's user."""
         client = None if inquiry.session_id is None else self._client_of(inquiry.session_id)
         if client is None or inquiry.session_id is None:
             return DECLINED
@@ -66,19 +67,19 @@ class Services:
         return reply
 
     def happened(self, event: model.Event) -> None:
-        """The peer may say that a user is done with a page."""
+        """The peer may report that a user has completed a page."""
         if isinstance(event, model.InputAnswered) and event.action == "completed":
             client = self._pages.pop(event.request_id, None)
             if client is not None:
                 client.page_done(event.request_id)
 
     def forget(self, client: ClientSession) -> None:
-        """A client has gone."""
+        """Remove a client that has disconnected."""
         self._pages = {page: other for page, other in self._pages.items() if other is not client}
 
 
 def serve(side: ClientSide, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
-    """Let a client serve a request for a file or a terminal; None if it did not offer that."""
+    """Forward a request for a file or a terminal to a client; None if it did not offer that."""
     method = acp.method_table().request(name)
     if method is None or method.gate is None or not method.gate.is_open(side.capabilities):
         return None
@@ -89,14 +90,14 @@ async def _served(side: ClientSide, method: Method[Any, Any], params: Any) -> An
     try:
         return await side.ask(method, params)
     except RemoteError:
-        # The client's own words are the peer's, too.
+        # The client's error codes are also valid for the peer.
         raise
     except DragomanError as error:
         raise prompt_responses.refusal(error) from error
 
 
 def permission_options(question: Question) -> list[acp.PermissionOption]:
-    """The options of a question in the words of ACP, without those of an unknown kind."""
+    """The options of a question as ACP types, without those of an unknown kind."""
     return [
         acp.PermissionOption(
             option_id=option.option_id,
@@ -115,7 +116,7 @@ async def ask_user(
     *,
     caught_up: Callable[[], Awaitable[None]],
 ) -> tuple[Reply, str | None]:
-    """Let the user of a client answer. Returns also the id of a page that the user goes to.
+    """Ask the user of a client. Also returns the id of the page that the user opens.
 
     `caught_up` waits until the client has the events before the question.
     """
@@ -137,7 +138,7 @@ async def ask_user(
 def request_of(
     inquiry: Inquiry, session_id: str | None
 ) -> acp.ElicitationForm | acp.ElicitationUrl | None:
-    """The question in the words of ACP; None for a form that it has no words for. `session_id` is
+    """The question as an ACP request; None for a form that ACP cannot express. `session_id` is
     the client's id of the session."""
     native = inquiry.native
     if isinstance(native, acp.ElicitationForm | acp.ElicitationUrl):
@@ -152,14 +153,14 @@ def request_of(
     try:
         schema = acp.decode(msgspec.json.encode(inquiry.schema), acp.ElicitationSchema)
     except msgspec.ValidationError as error:
-        log.warning("a form is declined because ACP has no words for it: %s", error)
+        log.warning("a form is declined because ACP cannot express it: %s", error)
         return None
     return acp.ElicitationForm(requested_schema=schema, **about)
 
 
 def tool_call_of(question: Question) -> acp.ToolCallUpdate:
-    """The tool call of a question as a client of ACP is asked about it, with everything by which it
-    can be judged. File changes are in the tool call that was sent before."""
+    """The tool call of a question for an ACP client, with everything needed to judge it. File
+    changes are in the tool call that was sent before."""
     call = question.tool_call
     if isinstance(call, acp.ToolCallUpdate):
         return call

@@ -55,7 +55,7 @@ T = TypeVar("T")
 log: Final = logging.getLogger("dragoman.gateway")
 
 LAST_WORDS_TIMEOUT: Final = 5.0
-"""How long the answers to running prompts may take after the peer has gone."""
+"""How long the responses to running prompts may take after the peer has disconnected."""
 
 MAX_LISTED: Final = 10_000
 """Maximum number of sessions in one list."""
@@ -83,10 +83,10 @@ class ClientSession:
         *,
         on_taken: Callable[[Handlers], None] | None = None,
     ) -> ConnectionLost:
-        """Serve the client until it or the peer has gone; returns why its connection ended.
+        """Serve the client until it or the peer disconnects; returns why its connection ended.
 
-        With `upstream`, what a client that speaks ACP says passes through as it is. With
-        `on_taken`, the connection is open already: it is called with the handlers from now on.
+        With `upstream`, messages of a client that speaks ACP are forwarded unchanged. With
+        `on_taken`, the connection is already open: `on_taken` is called with the handlers for it.
         """
         through = (
             None
@@ -122,7 +122,7 @@ class ClientSession:
                 await through.aclose()
 
     async def _end_with_peer(self, connection: Connection) -> None:
-        """When the peer is gone, answer the open requests and close the connection."""
+        """When the peer has disconnected, answer the open requests and close the connection."""
         await self._peer.client.connection.wait_ended()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_TIMEOUT):
@@ -136,7 +136,7 @@ class ClientSession:
             try:
                 await conversation.close()
             except DragomanError as error:
-                log.debug("session %s is not closed at the peer: %s", conversation.id, error)
+                log.debug("could not close session %s at the peer: %s", conversation.id, error)
 
     def _refusing(self, handler: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         """Wrap a handler: its errors become errors of the protocol."""
@@ -168,7 +168,7 @@ class ClientSession:
             additional_directories=bool(can.additional_directories),
             dialect=self._gateway.dialect,
         )
-        # Whoever is between us and the user knows what really speaks here.
+        # A program between us and the user needs to know the actual agent.
         agent.info = replace(agent.info, meta={META: {DIALECT: peer.dialect}})
         agent.choices = Choices()
         agent.secret_methods = login.methods(peer, secret=True)
@@ -198,7 +198,7 @@ class ClientSession:
         can = self._peer.capabilities
         servers = session.mcp_servers
         if servers and can.mcp_stdio is False:
-            log.warning("%s takes no MCP servers; those of the client are left out", self._peer)
+            log.warning("%s takes no MCP servers; the client's are dropped", self._peer)
             servers = ()
         opening = Opening(
             cwd=session.cwd,
@@ -275,7 +275,7 @@ class ClientSession:
     async def _set_mode(self, session: Session, mode_id: str) -> None:
         conversation = self._session_of(session.id).conversation
         if self._forwards:
-            # The client's own words are the peer's, too.
+            # The client's error codes are also valid for the peer.
             await cast("AcpSession", conversation).switch_mode(mode_id)
         else:
             await conversation.set_mode(mode_id)
@@ -310,10 +310,10 @@ class ClientSession:
             gateway_session.running = None
             self._tell_outside(gateway_session)
 
-    # -- telling
+    # -- events
 
     def happened(self, event: model.Event) -> None:
-        """An event of one of our sessions, at once and in order."""
+        """Handle an event of one of our sessions, immediately and in order."""
         gateway_session = self._sessions[event.session or ""]
         if isinstance(event, model.SettingsChanged):
             apply(gateway_session.view, event)
@@ -357,7 +357,7 @@ class ClientSession:
             gateway_session.held_up = False
 
     def _forward(self, line: bytes) -> None:
-        """The client gets what the peer sent, and nothing of it is decoded."""
+        """Forward the peer's message to the client without decoding it."""
         try:
             params = messages.decode_envelope(line).params
         except messages.UNDECODABLE:
@@ -381,7 +381,7 @@ class ClientSession:
         self, gateway_session: GatewaySession, event: model.SettingsChanged
     ) -> list[acp.SessionUpdate]:
         updates: list[acp.SessionUpdate] = []
-        # A client of ACP gets the peer's own message about it.
+        # An ACP client gets the peer's own message about it.
         told = self._forwards and type(self._server.speech) is AcpSpeech
         if isinstance(event.mode, str) and gateway_session.view.modes and not told:
             updates.append(acp.CurrentModeUpdate(current_mode_id=event.mode))
@@ -392,25 +392,25 @@ class ClientSession:
             updates.append(acp.ConfigOptionUpdate(config_options=options))
         return updates
 
-    # -- questions of the peer
+    # -- requests of the peer
 
     def side(self, session_id: str) -> ClientSide:
-        """The client of a session, as something to ask."""
+        """The client of a session, to send requests to."""
         return self._sessions[session_id].side
 
     async def caught_up(self, session_id: str) -> None:
-        """Wait until the client knows everything that has happened in a session's turn so far."""
+        """Wait until the client has all events of a session's turn so far."""
         await self._sessions[session_id].caught_up()
 
     def page_done(self, page_id: str) -> None:
-        """The user is done with a page, as far as the peer is concerned."""
+        """The peer reports that the user has completed a page."""
         connection = self._server.connection
         if connection.failure is None:
             done = acp.CompleteElicitationNotification(elicitation_id=page_id)
             connection.post(acp.ELICITATION_COMPLETE.name, done)
 
     async def decide(self, question: Question) -> Decision:
-        """Let the client's user decide."""
+        """Ask the client's user to decide."""
         gateway_session = self._sessions[question.session_id]
         offered = {option.option_id: option for option in question.options}
         if self._is_next(gateway_session, question):
@@ -424,14 +424,14 @@ class ClientSession:
                 tool_call_of(question), permission_options(question)
             )
         except DragomanError as error:
-            log.warning("nobody could be asked for permission: %s", error)
+            log.warning("the client could not be asked for permission: %s", error)
             return Answer.REJECT_ONCE
         if chosen is None:
             return Answer.CANCEL
         return Chosen(chosen.option_id, Answer(str(offered[chosen.option_id].kind)))
 
     def _is_next(self, gateway_session: GatewaySession, question: Question) -> bool:
-        """Whether the client has got every event before a permission request. If both speak ACP,
+        """Whether the client has every event before a permission request. If both speak ACP,
         the request itself contains the tool call."""
         if not self._forwards or gateway_session.running is None or gateway_session.held_up:
             return False

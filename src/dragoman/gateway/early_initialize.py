@@ -18,8 +18,8 @@ from dragoman.transports.base import Receiver, Stream
 from dragoman.wire import messages
 
 GREETING_TIMEOUT: Final = 2.0
-"""Seconds to wait for the first line. Editors send it at once; a person who tries the program by
-hand should not have to wait for its output."""
+"""Seconds to wait for the first line. Editors send it at once; a person who tries the program
+by hand should not have to wait for its output."""
 
 
 class EarlyInitialize(Stream):
@@ -33,7 +33,7 @@ class EarlyInitialize(Stream):
         self._line = asyncio.Event()
 
     async def greeting(self, timeout: float = GREETING_TIMEOUT) -> bytes:
-        """Begin to read. The first line, or what there is of it when the time is over."""
+        """Start reading. Returns the first line, or the part of it that came in time."""
         self._stream.start(self)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
@@ -94,7 +94,7 @@ class EarlyInitialize(Stream):
 
 
 def offered(greeting: bytes) -> acp.ClientCapabilities:
-    """What a client offers in its first line; nothing, if that is no handshake of ACP."""
+    """The capabilities in a client's first line; empty if it is not an ACP handshake."""
     message = messages.decode(greeting)
     if isinstance(message, messages.Request) and message.method == acp.INITIALIZE.name:
         with contextlib.suppress(msgspec.ValidationError):

@@ -19,10 +19,11 @@ from dragoman.events import model, parts
 from dragoman.events.words import FileOp, PlanStatus, Role, ToolStatus
 
 SHOWN_OUTPUT: Final = 32 * 1024
-"""Characters of a tool's output that are shown, the newest: every update repeats all of them."""
+"""How many characters of a tool's output are shown, the newest: every update repeats all of
+them."""
 
 LONG_WORD: Final = 1024
-"""Characters of half a word that are left out where the output is cut."""
+"""How many characters of a partial word are dropped where the output is cut."""
 
 _BLANK: Final = re.compile(r"\s")
 
@@ -72,7 +73,7 @@ class _Tool:
 
 
 class AcpTranslator:
-    """Says the events of one session to a client with these capabilities."""
+    """Translates the events of one session for a client with these capabilities."""
 
     def __init__(self, *, notices: bool = True, compaction: bool = True) -> None:
         self._notices = notices
@@ -80,10 +81,10 @@ class AcpTranslator:
         self._tools: dict[str, _Tool] = {}
         self._streamed: set[str | None] = set()
         self._said: list[str] = []
-        """What the agent has said in this turn."""
+        """The agent's text in this turn."""
 
     def updates(self, event: model.Event) -> Sequence[acp.SessionUpdate]:
-        """The updates that say what an event says; none if ACP has no word for it."""
+        """The updates for an event; none if ACP has no equivalent."""
         match event:
             case model.MessageDelta():
                 return self._delta(event)
@@ -125,7 +126,7 @@ class AcpTranslator:
 
     def _delta(self, event: model.MessageDelta) -> Sequence[acp.SessionUpdate]:
         if event.role is Role.USER and not event.replay:
-            # The client has just said it itself.
+            # The client has just sent it itself.
             return ()
         self._streamed.add(event.message_id)
         if event.role is Role.AGENT:
@@ -140,7 +141,7 @@ class AcpTranslator:
     def _message(self, event: model.MessageSet) -> Sequence[acp.SessionUpdate]:
         blocks = event.blocks
         if isinstance(blocks, UnsetType) or not blocks or event.message_id in self._streamed:
-            # What was streamed cannot be taken back, and a whole message repeats it.
+            # Streamed text cannot be taken back, and a whole message repeats it.
             return ()
         if event.role is Role.USER and not event.replay:
             return ()
@@ -154,7 +155,7 @@ class AcpTranslator:
         ]
 
     def _last_words(self, whole: str) -> Sequence[acp.SessionUpdate]:
-        """What a dialect gives as the whole answer at the end, as far as it was not said before."""
+        """The part of a whole answer at the end of a turn that was not sent before."""
         said = "".join(self._said)
         if said.endswith(whole):
             return ()
@@ -213,8 +214,8 @@ class AcpTranslator:
         elif event.stream in ("output", "progress"):
             tool.output = _newest(tool.output + event.text)
             tool.unsent_size += len(event.text)
-            # Everything is sent again each time, so it is sent less and less often; what is
-            # missing comes at the end.
+            # Each update repeats everything, so updates become less frequent; the rest is sent at
+            # the end.
             if tool.unsent_size < tool.sent_size // 4:
                 return ()
         else:
@@ -229,8 +230,8 @@ class AcpTranslator:
         return self._progress(event.tool_id, tool)
 
     def _changes_of_turn(self, event: model.FilesChanged) -> Sequence[acp.SessionUpdate]:
-        """Changes that no tool call is known for, as a call of their own. Usually they are the sum
-        of what tool calls have shown already."""
+        """Changes without a known tool call, as a call of their own. Usually they are the sum
+        of what tool calls have already shown."""
         tool_id = f"changes-{event.turn}"
         others = (tool.changes for id, tool in self._tools.items() if id != tool_id)
         changes = [change for change in event.changes if change.path]
@@ -282,8 +283,8 @@ class AcpTranslator:
 
 
 def _newest(text: str) -> str:
-    """The end of an output, from the beginning of a word on: the second half of a key is not known
-    for one, and would be stored."""
+    """The end of an output, starting at a word boundary: the redactor would not recognise the
+    second half of a key, which would then be stored."""
     if len(text) <= SHOWN_OUTPUT:
         return text
     newest = text[-SHOWN_OUTPUT:]
@@ -300,7 +301,7 @@ def _text(text: str) -> acp.Content:
 
 
 def _item(item: parts.ToolItem) -> acp.ToolCallContent | None:
-    # A terminal of the peer is none of the client's.
+    # The client does not know a terminal of the peer.
     if isinstance(item, parts.TerminalRef):
         return None
     return acp.Content(content=translate.to_block(item))
@@ -310,7 +311,7 @@ def _change(change: parts.FileChange) -> list[acp.ToolCallContent]:
     if change.new_text is not None:
         return [acp.Diff(path=change.path, new_text=change.new_text, old_text=change.old_text)]
     if change.op is FileOp.DELETE and change.old_text is not None:
-        # As near as this protocol comes to a file that is gone.
+        # The closest that this protocol has to a deleted file.
         return [acp.Diff(path=change.path, new_text="", old_text=change.old_text)]
     if change.diff is None:
         return [_text(f"{change.op} {change.path}")]
@@ -347,7 +348,7 @@ def _usage(event: model.UsageReported) -> Sequence[acp.SessionUpdate]:
     usage = event.usage
     used = usage.context_used
     if used is None and event.scope == "call":
-        # What the last call to the model took and gave is what the context holds now.
+        # Input plus output of the last model call is the current size of the context.
         used = usage.total_tokens
     if used is None or usage.context_size is None:
         return ()
@@ -360,12 +361,12 @@ def _usage(event: model.UsageReported) -> Sequence[acp.SessionUpdate]:
 _HEADER: Final = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 _NO_NEWLINE: Final = "\\"
-"""Begins the line which says that the one before it has no newline in the file."""
+"""Marks that the line before it has no newline in the file."""
 
 
 def hunks_of(diff: str) -> list[tuple[str, str]]:
-    """The text before and after each hunk; nothing if this is not the diff of one file."""
-    # Not splitlines, which also cuts at characters that are ordinary ones in a file.
+    """The text before and after each hunk; empty if this is not the diff of one file."""
+    # Not splitlines, which also splits at characters that are ordinary ones in a file.
     lines = diff.removesuffix("\n").split("\n")
     pairs: list[tuple[str, str]] = []
     at = 0
@@ -404,7 +405,7 @@ def _bare(line: str) -> bool:
 
 
 def _cut(before: list[str], after: list[str], line: str) -> None:
-    """The line before had no newline, on the sides on which it stands."""
+    """Remove the newline of the previous line, on the sides where it appears."""
     for lines, other in ((before, "+"), (after, "-")):
         if lines and not line.startswith(other):
             lines[-1] = lines[-1].removesuffix("\n")

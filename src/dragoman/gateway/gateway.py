@@ -43,17 +43,17 @@ async def serve(
     dialect: str | None = None,
     max_line_size: int | None = None,
 ) -> ConnectionLost:
-    """Serve a connected peer to one client on a stream until either has gone."""
+    """Serve a connected peer to one client on a stream until either disconnects."""
     gateway = Gateway(peer, raw=raw, dialect=dialect, max_line_size=max_line_size)
     return await gateway.serve(stream)
 
 
 class Gateway:
-    """Serves a peer. Its clients decide permissions and serve its other requests, as far as they
-    can: files, terminals, answers of the user.
+    """Serves a peer. Its clients decide permissions and, if they can, serve its other requests:
+    files, terminals, user input.
 
-    With `raw`, updates that had to be translated carry the peer's own message in their `_meta`.
-    `dialect` is what the clients speak; without it the requests of each client show it.
+    With `raw`, translated updates carry the peer's own message in their `_meta`. `dialect` is what
+    the clients speak; without it, it is detected from each client's requests.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class Gateway:
         self.raw = raw
         self.dialect = None if dialect is None else served_dialect(dialect)
         self.secret_logins = secret_logins
-        """Whether clients of ACP are shown the login methods that take a secret."""
+        """Whether ACP clients see the login methods that take a secret."""
         self.refusal = refusal
-        """Makes the error that a client gets of one on the way to the peer."""
+        """Converts an error of the peer or on the way to it into the error for the client."""
         self.settings = ConnectionSettings(
             max_line_size=max_line_size or DEFAULT_MAX_LINE_SIZE,
             cancel_notice=cancel_notice,
@@ -89,7 +89,7 @@ class Gateway:
         if isinstance(peer.client, AcpClient):
             peer.client.serve_with(self.services.serve)
             if self._before is None and dialect in (None, translate.DIALECT):
-                # An observer needs events, and forwarded lines are not decoded into any.
+                # An observer needs events, and forwarded lines are not decoded into events.
                 self._upstream = Upstream(peer.client)
 
     async def serve(
@@ -98,10 +98,10 @@ class Gateway:
         *,
         on_taken: Callable[[Handlers], None] | None = None,
     ) -> ConnectionLost:
-        """Serve one client until it or the peer has gone; returns why its connection ended.
+        """Serve one client until it or the peer disconnects; returns why its connection ended.
 
-        A connection that is given instead of a stream has the `settings`. It is not started, unless
-        `on_taken` is given, which is called with its handlers from now on.
+        A connection passed instead of a stream has the `settings`. It must not be started, unless
+        `on_taken` is given, which is called with its handlers.
         """
         return await ClientSession(self).serve(stream, self._upstream, on_taken=on_taken)
 
@@ -116,7 +116,7 @@ class Gateway:
     async def _serve_one(self, stream: Stream) -> None:
         await self.serve(stream)
 
-    # -- whose session it is
+    # -- session owners
 
     def adopt(self, session_id: str, client: ClientSession) -> None:
         """Set the client of a session and deliver the events kept for it."""

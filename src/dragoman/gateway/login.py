@@ -1,7 +1,7 @@
 """Login methods of a peer, as the clients of a gateway see and use them.
 
-A method of the keyed dialect takes a secret. A client of ACP cannot send one, and is not shown
-such a method, unless it is a broker, which passes on the secrets of its callers.
+A method of the keyed dialect takes a secret. An ACP client cannot send one, so it does not see such
+a method, unless it is a broker, which forwards the secrets of its callers.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _SECRETS: Final = ("password", "token")
 
 
 def methods(peer: Peer, *, secret: bool, shown: bool = False) -> tuple[acp.AuthMethod, ...]:
-    """The methods with which the peer logs in by itself, or those that take a secret. With `shown`,
-    those that take one are among the others, each with its kind."""
+    """The methods by which the peer logs in by itself, or those that take a secret. With
+    `shown`, the list includes both, and those that take a secret have their kind."""
     if peer.dialect == discovery.ACP:
         return () if secret else tuple(peer.client.agent.auth_methods)
     keyed = peer.dialect == discovery.KEYED
@@ -40,7 +40,7 @@ def methods(peer: Peer, *, secret: bool, shown: bool = False) -> tuple[acp.AuthM
 
 
 async def authenticate(peer: Peer, method_id: str) -> None:
-    """Log in, with the secrets that a client of the keyed dialect sent along."""
+    """Log in, with the secrets that a client of the keyed dialect sent."""
     secrets = {name: text for name in _SECRETS if (text := getattr(method_id, name, None))}
     if not secrets:
         await peer.authenticate(str(method_id))

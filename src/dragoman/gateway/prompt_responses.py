@@ -37,12 +37,12 @@ _STOPS: Final[dict[Outcome, acp.StopReason]] = {
     Outcome.REFUSED: acp.StopReason.REFUSAL,
     Outcome.TRUNCATED: acp.StopReason.MAX_TOKENS,
     Outcome.CANCELLED: acp.StopReason.CANCELLED,
-    # The turn is over, and the protocol has no word for an end of which nothing more is known.
-    # The agent's own word goes along.
+    # The turn is over, and the protocol has no stop reason for an unknown end. The agent's own stop
+    # reason is sent as well.
     Outcome.UNKNOWN: acp.StopReason.END_TURN,
 }
 Refusal: TypeAlias = Callable[[DragomanError], RemoteError]
-"""Makes the error that a client gets of one on the way to the peer."""
+"""Converts an error of the peer or on the way to it into the error for the client."""
 
 _KNOWN: Final = frozenset(map(str, acp.StopReason))
 
@@ -60,10 +60,10 @@ def response(
     *,
     refusal: Refusal | None = None,
 ) -> acp.PromptResponse:
-    """The answer to a prompt; raises `RemoteError` for a turn that failed.
+    """The response to a prompt; raises `RemoteError` for a turn that failed.
 
-    `refusal` makes the error of an error that is not the peer's own, if not the function below. A
-    word of ACP for the end is kept, and an answer of a peer that speaks ACP is kept whole.
+    `refusal` converts an error that is not the peer's own; by default the function below. A stop
+    reason of ACP is kept, and a response of a peer that speaks ACP is kept whole.
     """
     native = _native(ended)
     if native is not None:
@@ -83,8 +83,8 @@ def response(
 
 
 def translated(answer: acp.PromptResponse) -> acp.PromptResponse:
-    """A peer's answer to a prompt with a stop reason of the protocol; the peer's own is kept in
-    `_meta`. Raises `RemoteError` for one that says that the turn failed."""
+    """A peer's response to a prompt with a stop reason of the protocol; the peer's own is kept
+    in `_meta`. Raises `RemoteError` if it says that the turn failed."""
     if answer.stop_reason in _KNOWN:
         return answer
     word = answer.stop_reason
@@ -102,10 +102,10 @@ def translated(answer: acp.PromptResponse) -> acp.PromptResponse:
 
 
 def prompt_result(raw: Raw) -> Any:
-    """The result of a prompt as a client of ACP can take it: the peer's own bytes, unless their
-    stop reason has to be translated. Raises `InvalidAnswer` for what is not a result at all."""
+    """The result of a prompt for an ACP client: the peer's own bytes, unless their stop reason
+    must be translated. Raises `InvalidAnswer` if it is not a result at all."""
     try:
-        # One small decode for each turn: only a strange answer is read as a whole.
+        # One small decode for each turn: only an unusual response is decoded completely.
         if _ended(raw).stopReason in _KNOWN:
             return raw
         answer = acp.SESSION_PROMPT.decode_result(raw)
@@ -129,7 +129,7 @@ def _used(usage: Usage | None) -> dict[str, Any] | None:
     }
     counts: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
     if total is None:
-        # The protocol wants a sum where the agent gave none.
+        # The protocol requires a total; the agent gave none.
         counts["_meta"] = {shape.META: {shape.SUMMED: True}}
     return {"usage": counts}
 
@@ -138,7 +138,7 @@ def _native(ended: model.TurnEnded | None) -> acp.PromptResponse | None:
     if ended is None or ended.raw is None or ended.native != acp.SESSION_PROMPT.name:
         return None
     if ended.source.spoken != translate.DIALECT:
-        # Others have a method of this name too, and their own words in its result.
+        # Other dialects have a method of this name too, with other fields in its result.
         return None
     message = messages.decode(ended.raw)
     if not isinstance(message, messages.ResultResponse) or ended.failure is not None:
@@ -150,7 +150,7 @@ def _native(ended: model.TurnEnded | None) -> acp.PromptResponse | None:
 
 
 def failure(result: Result, refuse: Refusal | None = None) -> RemoteError:
-    """The error that answers the prompt of a turn that failed."""
+    """The error response to the prompt of a turn that failed."""
     if result.error is not None:
         error = (refuse or refusal)(result.error)
     else:
@@ -169,7 +169,7 @@ def failure(result: Result, refuse: Refusal | None = None) -> RemoteError:
 
 
 def refusal(error: DragomanError) -> RemoteError:
-    """What a client gets for an error on the way to the peer, or of the peer itself."""
+    """The client's error for an error of the peer or on the way to it."""
     match error:
         case AuthRequired():
             return RemoteError(codes.AUTH_REQUIRED, error.message, error.data)
@@ -186,6 +186,6 @@ def refusal(error: DragomanError) -> RemoteError:
             code = codes.INVALID_PARAMS if wrong else codes.INTERNAL_ERROR
             text = str(error)
             if isinstance(error, ProtocolMismatch) and error.hint:
-                # A client shows its user the message and nothing else.
+                # Clients show their user only the message.
                 text = f"{text}; {error.hint}"
             return RemoteError(code, text, data)

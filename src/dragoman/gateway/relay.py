@@ -31,10 +31,11 @@ log: Final = logging.getLogger("dragoman.gateway")
 UPDATE: Final = acp.SESSION_UPDATE.name
 
 HERE: Final = object()
-"""Returned by a route for a request that the agent's own client is to serve."""
+"""Returned by a route for a request that the agent's own client should serve."""
 
 PLAIN_COLONS: Final = 2
-"""In what stands before the params of an update: one behind the version, one behind the method."""
+"""Number of colons before the params of an update: one after the version key, one after the
+method key."""
 
 
 class SessionRef(Struct):
@@ -47,7 +48,7 @@ _about: Final = msgspec.json.Decoder(SessionRef).decode
 
 
 def session_of(params: Raw) -> str | None:
-    """The session that params are about; None for none, or for what cannot be read."""
+    """The session that params refer to; None if there is none, or if they cannot be decoded."""
     try:
         return _about(params).sessionId
     except UNDECODABLE:
@@ -66,7 +67,7 @@ class Route(Protocol):
             self.update(notification)
 
     def request(self, request: Request) -> Any:
-        """A request about the session: answered as by `Handlers.request`, or `HERE`."""
+        """A request about the session: handled like `Handlers.request`, or `HERE`."""
 
 
 class ForwardedRequest(Protocol):
@@ -84,7 +85,7 @@ class Upstream:
         self.connection: Connection = client.connection
         self._routes: dict[str, Route] = {}
         self._usual: Route | None = None
-        """Whose updates begin like `_beginning`."""
+        """The owner of updates that begin with `_beginning`."""
         self._beginning = b""
         self._early: EarlyMessages[Notification] = EarlyMessages(
             lambda notification: self._handlers.notification(notification)
@@ -106,11 +107,11 @@ class Upstream:
         self._handlers = handlers
         return self
 
-    # -- whose session it is
+    # -- session owners
 
     def open(self, method: str, params: Any, settle: Settle) -> Call:
-        """Send a request whose response has the id of a session. Updates that come before are kept
-        until `settle` has returned, which is the time to `route` them."""
+        """Send a request whose response has a session id. Updates that come earlier are kept
+        until `settle` has returned; `settle` should `route` them."""
         self._early.begin()
 
         def opened(result: Raw | None, error: DragomanError | None) -> None:
@@ -133,7 +134,7 @@ class Upstream:
             route.update(notification)
 
     def forget(self, session_id: str) -> None:
-        """A session has no owner any more."""
+        """Remove the owner of a session."""
         self._routes.pop(session_id, None)
         self._usual = None
 
@@ -183,7 +184,7 @@ class Upstream:
         self._usual.update_all(notifications)
 
     def note_page(self, request: Request, result: Raw, connection: Connection) -> None:
-        """Remember the client whose user accepted to open a page."""
+        """Remember the client whose user agreed to open a page."""
         with contextlib.suppress(msgspec.ValidationError):
             asked = acp.ELICITATION_CREATE.decode_params(request.params)
             reply = acp.ELICITATION_CREATE.decode_result(result)
@@ -199,28 +200,29 @@ class Upstream:
         try:
             done = acp.decode(notification.params, acp.CompleteElicitationNotification)
         except msgspec.ValidationError as error:
-            log.warning("the end of a page cannot be read: %s", error)
+            log.warning("the completion of a page could not be decoded: %s", error)
             return
         connection = self.pages.pop(done.elicitation_id, None)
         if connection is not None and connection.failure is None:
             connection.pass_on(notification.line)
 
     def _call_off(self, notification: Notification) -> None:
-        """The agent wants no answer any more."""
+        """The agent no longer needs a response."""
         try:
             message = acp.decode(notification.params, acp.CancelRequestNotification)
         except msgspec.ValidationError as error:
-            log.warning("a $/cancel_request of the agent cannot be read: %s", error)
+            log.warning("a $/cancel_request of the agent could not be decoded: %s", error)
             return
         call = None if message.request_id is None else self.asked.pop(message.request_id, None)
         if call is not None:
             call.give_up(CallCancelled(codes.REQUEST_CANCELLED, "the request was cancelled"))
 
     def _learn(self, session_id: str | None, route: Route, line: bytes) -> None:
-        """Updates of one session nearly all begin alike, up to the id: those need no decoding."""
+        """Nearly all updates of one session begin with the same bytes, up to the id: those need
+        no decoding."""
         beginning, found, rest = line.partition(b'"params":{"sessionId":"')
         ended = found and rest.startswith(msgspec.json.encode(session_id)[1:])
-        # Before the params stands nothing but the version and the method.
+        # Only the version and the method come before the params.
         if ended and UPDATE.encode() in beginning and beginning.count(b":") == PLAIN_COLONS:
             size = len(beginning) + len(found) + len(msgspec.json.encode(session_id)) - 1
             self._usual, self._beginning = route, line[:size]

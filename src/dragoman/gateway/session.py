@@ -1,8 +1,8 @@
-"""The state of one session that is served to a client, and the order of what the client gets.
+"""The state of one session that is served to a client, and the order of its messages.
 
 Sends the events of a turn in wire order, keeps those outside of turns until the turn is over, and
 lets a question wait for the events before it. `gateway.client_session` and `acp_server.updates`
-say how an event is sent.
+define how an event is sent.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from dragoman.rpc import Connection
 log: Final = logging.getLogger("dragoman.gateway")
 
 TOLD_TIMEOUT: Final = 10.0
-"""How long a question waits for the events before it to reach the client. They are on their way:
-this only bounds what a client that does not read can hold up."""
+"""How long a question waits for the events before it to reach the client. They are already
+being sent: this only limits the delay that a client causes by not reading."""
 
 MAX_OUTSIDE: Final = 4096
 """Queued events outside of turns. If a client reads too slowly, further ones are dropped, and the
@@ -38,7 +38,7 @@ _UPDATE: Final = acp.SESSION_UPDATE.name
 _GATED: Final = {
     "session.notices": (f"{_UPDATE}:notice",),
     "session.compaction": (f"{_UPDATE}:compaction_update", f"{_UPDATE}:compaction_summary_chunk"),
-    # An option that is on or off may stand among the others.
+    # A boolean option may be one of them.
     "session.configOptions.boolean": (f"{_UPDATE}:config_option_update",),
 }
 """Updates that only clients with a capability get."""
@@ -55,14 +55,14 @@ class GatewaySession:
         self.side = side
         self.view = View()
         self.turning = False
-        """Whether events of a turn are still on their way to the client."""
+        """Whether events of a turn are still being sent to the client."""
         self._outside: deque[model.Event] = deque()
         """Events outside of a turn that are not sent yet."""
         self._dropped = 0
         """Number of events outside of a turn for which there was no room."""
         self._telling = False
         self.asked: dict[str, asyncio.Event] = {}
-        """Set when the client has got every event before a permission request."""
+        """Set when the client has every event before a permission request."""
         self.told: set[str] = set()
         """Requests that were sent before their events were taken: nothing had to be sent first."""
         self.running: ConversationTurn | None = None
@@ -83,8 +83,8 @@ class GatewaySession:
         )
 
     def takes(self, event: model.Event) -> bool:
-        """Whether the client said that it knows this kind of update. We say to every peer that we
-        do, so that it may send what the client does not know."""
+        """Whether the client advertised this kind of update. We advertise it to every peer, so
+        that a peer may send what the client does not know."""
         return event.native not in self._strange
 
     def knows(self) -> None:
@@ -102,7 +102,7 @@ class GatewaySession:
         tell: Callable[[model.Event], Awaitable[None]],
         taken: Callable[[model.Event], None] | None = None,
     ) -> model.TurnEnded | None:
-        """Send the events of a turn until it ends, also after the client cancelled.
+        """Send the events of a turn until it ends, even after the client cancelled.
 
         `taken` is called once for each event, before it is sent.
         """
@@ -128,7 +128,7 @@ class GatewaySession:
             except asyncio.CancelledError as error:
                 if cancelled is not None:
                     raise
-                # The client wants the turn to end; what the peer still says is part of it.
+                # The client cancelled the turn; later messages of the peer are still part of it.
                 cancelled = error
                 running.cancel()
                 continue
@@ -137,7 +137,7 @@ class GatewaySession:
             return ended
 
     async def caught_up(self) -> None:
-        """Wait until the client knows everything that has happened in the turn so far."""
+        """Wait until the client has all events of the turn so far."""
         if self.running is None:
             return
         left = sum(not isinstance(event, Ended) for event in self.running.untaken)
@@ -167,17 +167,18 @@ class GatewaySession:
         self._dropped += 1
 
     def forget_outside(self) -> None:
-        """Drop what waits: the session is replaced, or its client has disconnected."""
+        """Drop the queued events: the session is replaced, or its client has disconnected."""
         self._outside.clear()
 
     def tell_outside(
         self, connection: Connection, tell: Callable[[model.Event], Awaitable[None]]
     ) -> None:
-        """Send the queued events, after the response that is being made now and outside of turns.
-        A task of the connection sends them, one task at a time, so that their order is kept."""
+        """Send the queued events, after the response that is being built now and outside of
+        turns. A task of the connection sends them, one task at a time, so that their order is
+        kept."""
         if self._outside and not self._telling and connection.failure is None:
             self._telling = True
-            connection.tasks.start(self._tell_outside(tell), "tell what happened")
+            connection.tasks.start(self._tell_outside(tell), "send events outside of turns")
 
     async def _tell_outside(self, tell: Callable[[model.Event], Awaitable[None]]) -> None:
         try:
@@ -185,7 +186,7 @@ class GatewaySession:
                 await tell(self._outside.popleft())
             if self._dropped and not self._outside:
                 log.warning(
-                    "of session %s, %d events outside of turns were dropped",
+                    "session %s: %d events outside of turns were dropped",
                     self.conversation.id,
                     self._dropped,
                 )
@@ -197,13 +198,13 @@ class GatewaySession:
 
 
 async def until_told(told: asyncio.Event) -> None:
-    """Wait until the client has the events before a question; after `TOLD_TIMEOUT` it is asked
-    all the same."""
+    """Wait until the client has the events before a question; after `TOLD_TIMEOUT` the question
+    is sent anyway."""
     try:
         async with asyncio.timeout(TOLD_TIMEOUT):
             await told.wait()
     except TimeoutError:
         log.warning(
-            "a client did not take the events before a question within %g s; it is asked now",
+            "a client did not read the events before a question within %g s; sending the question",
             TOLD_TIMEOUT,
         )

@@ -81,7 +81,7 @@ async def test_a_cancel_that_is_never_answered_ends_the_turn_and_gives_the_sessi
         client.say({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s1"}})
         assert (await client.answered(prompting))["result"]["stopReason"] == "cancelled"
         again = await client.answered(client.prompt("two"))
-        assert "given up" in again["error"]["message"]
+        assert "was abandoned" in again["error"]["message"]
         assert len(here.agent.told("session/prompt")) == 1
 
 

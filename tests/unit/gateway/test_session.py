@@ -131,4 +131,4 @@ async def test_a_question_that_overtakes_events_is_in_the_log(
     monkeypatch.setattr(session_module, "TOLD_TIMEOUT", 0.01)
     with caplog.at_level(logging.WARNING, "dragoman.gateway"):
         await until_told(asyncio.Event())
-    assert "did not take the events before a question" in caplog.text
+    assert "did not read the events before a question" in caplog.text
