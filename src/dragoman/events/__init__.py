@@ -2,8 +2,8 @@
 
 `model` has the closed set of events, `parts` their components, `words` the enumerations, and `fold`
 turns a stream of events into the current state of a session. The names of the first three are also
-here, loaded on first use: `events.MessageDelta`, `events.Text`, `events.Outcome`. Dialects make
-events; the packages above consume them. Nothing here knows a wire method's name.
+here, loaded on first use: `events.MessageDelta`, `events.Text`, `events.Outcome`. Dialects create
+events; the packages above consume them. No wire method names here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ else:
     def __getattr__(name: str) -> object:
         if name == "__all__":
             return sorted(_names())
-        # A module of this package is looked up here, too, before it is imported.
+        # Python also looks up a module of this package here before it imports it.
         if name[0].isupper() and name in (names := _names()):
             globals().update(names)
             return names[name]

@@ -1,11 +1,11 @@
-"""From a stream of events to what a session looks like now.
+"""Fold a stream of events into the current state of a session.
 
-Owns the folding rules, one for each event. It keeps no event and knows no order but the one it is
-fed in; whether an event was live or replayed makes no difference, so a stored session folds to
-what it looked like when it was live.
+Has one rule for each event. Keeps no event, and relies only on the order in which events arrive;
+live and replayed events are treated alike, so a stored session folds to the same state as when it
+was live.
 
-What a user said comes in two ways: with the turn that our prompt began, and as messages, when an
-agent repeats the prompt or replays history. A repetition takes the place of what it repeats.
+User input comes in two ways: with the turn that our prompt began, and as messages, when an agent
+repeats the prompt or replays history. A repetition replaces the original.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from dragoman.events.words import ChangeStage, Role, ToolStatus
 
 
 def apply(view: View, event: happened.Event) -> None:
-    """Take one event into account."""
+    """Apply one event to the view."""
     rule = _RULES.get(type(event))
     if rule is not None:
         rule(view, event)
 
 
 def apply_briefly(view: View, event: happened.Event) -> None:
-    """`apply` for a reader who shows what is said as it comes, and has no use for it afterwards: no
-    message and no text of a plan is kept, so the view does not grow with what is said."""
+    """`apply` for a consumer that shows text as it arrives and does not need it later: no
+    message and no plan text is kept, so the view does not grow with the output."""
     if type(event) not in _SPOKEN:
         apply(view, event)
         view.messages.clear()
@@ -38,13 +38,13 @@ def apply_briefly(view: View, event: happened.Event) -> None:
 
 
 def apply_settings(view: View, event: happened.Event) -> None:
-    """`apply` for a reader who only wants to know how the session is set up and what it used."""
+    """`apply` for a consumer that needs only the settings and the usage of the session."""
     if type(event) in _SETTINGS:
         apply(view, event)
 
 
 def fold(events: Iterable[happened.Event], view: View | None = None) -> View:
-    """What a session looks like after these events."""
+    """The state of a session after these events."""
     view = view or View()
     for event in events:
         apply(view, event)
@@ -55,7 +55,7 @@ def fold(events: Iterable[happened.Event], view: View | None = None) -> View:
 
 
 def _message(view: View, role: Role, message_id: str | None) -> Message:
-    """The message that a piece belongs to; a new one if it belongs to none."""
+    """The message that a chunk belongs to; a new one if there is none."""
     if role is Role.USER and view.prompt is not None:
         return _repeated(view, view.prompt, message_id)
     view.prompt = None
@@ -74,7 +74,7 @@ def _message(view: View, role: Role, message_id: str | None) -> Message:
 
 
 def _repeated(view: View, prompt: Message, message_id: str | None) -> Message:
-    """The prompt, emptied: what the agent makes of it comes in its place."""
+    """The prompt, emptied: the agent's version of it replaces it."""
     view.prompt = None
     view.open = True
     prompt.message_id = message_id
@@ -106,7 +106,7 @@ def _fill(message: Message, blocks: Sequence[Block]) -> None:
 
 
 def _tool(view: View, tool_id: str) -> Tool:
-    # Without message ids, a tool call between two pieces is the only sign of a new message.
+    # Without message ids, a tool call between two chunks is the only sign of a new message.
     view.open = False
     view.prompt = None
     tool = view.tools.get(tool_id)
@@ -136,11 +136,12 @@ def _tool_changed(view: View, event: happened.ToolChanged) -> None:
         if value is not UNSET:
             setattr(tool, name, _CLEARED.get(name) if value is None else value)
     status = event.status
-    # Some agents announce a call after its end: what is over does not become pending again.
+    # Some agents announce a call after its end: a finished call does not become pending again.
     if not isinstance(status, UnsetType) and not (tool.status.over and status is _PENDING):
         tool.status = status
         if tool.changes:
-            # An agent need not repeat a change to say that it was made: the end of its call does.
+            # An agent need not repeat a change to report that it was made: the end of its call
+            # implies it.
             tool.stage = _STAGES.get(status, tool.stage)
 
 
@@ -169,7 +170,7 @@ def _files(view: View, event: happened.FilesChanged) -> None:
     tool.changes = event.changes
     tool.stage = event.stage
     if event.stage is ChangeStage.PROPOSED:
-        # It comes behind the end of its call, which says more.
+        # It comes after the end of its call, which says more.
         tool.stage = _STAGES.get(tool.status, event.stage)
 
 
@@ -216,7 +217,7 @@ def _commands(view: View, event: happened.CommandsChanged) -> None:
 def _turn_started(view: View, event: happened.TurnStarted) -> None:
     view.running = True
     view.open = False
-    # A dialect may tell of the same start a second time, without the prompt.
+    # A dialect may report the same start a second time, without the prompt.
     if event.prompt:
         view.prompt = Message(Role.USER)
         _fill(view.prompt, event.prompt)
@@ -236,7 +237,8 @@ def _turn_ended(view: View, event: happened.TurnEnded) -> None:
 
 
 def _final_text(view: View, text: str) -> None:
-    """A dialect that gives the whole answer at the end may have streamed it, in part or not."""
+    """A dialect that gives the whole answer at the end may have streamed all, part or none of
+    it."""
     if not text or view.text == text:
         return
     last = view.messages[-1] if view.messages else None

@@ -1,16 +1,16 @@
 """The events: a small closed set, the same for every dialect.
 
-Owns the union `Event`. Every event says where it came from: the connection's `source`, its place
-in the order (`seq`, rising on each connection), the session and turn it belongs to, the dialect's
-own name for it (`native`), whether it is history being replayed, and the message it came from,
-`raw`, unmodified (None for an event that no message produced). Where a whole history comes in one
-answer, the answer is the `raw` of one event, and each replayed event has its part of it, or none.
+Defines the union `Event`. Every event has its origin: the connection's `source`, its number in the
+order (`seq`, increasing on each connection), the session and turn it belongs to, the dialect's own
+name for it (`native`), whether it is replayed history, and the message it came from, `raw`,
+unmodified (None for an event without a message). If a whole history comes in one response, the
+response is the `raw` of one event, and each replayed event has its part of it, or none.
 
-The fields that every event begins with come from an `EventEnvelope`. All envelopes of one
-connection share a counter, so its events are numbered in order.
+The common fields of all events come from an `EventEnvelope`. All envelopes of one connection share
+a counter, so its events are numbered in order.
 
-Three states: in an event that patches something, `UNSET` leaves a value as it was, None clears
-it, anything else replaces it.
+Three states: in an event that patches something, `UNSET` leaves a value unchanged, None clears it,
+anything else replaces it.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ class Source(Struct, frozen=True, gc=False, omit_defaults=True):
     """The connection an event came from."""
 
     dialect: str
-    """What the agent speaks."""
+    """The agent's dialect."""
     connection: str
     via: str = ""
-    """What the connection speaks if a broker or a gateway translates for the agent; then `native`
-    and `raw` are in that dialect."""
+    """The dialect of the connection if a broker or a gateway translates for the agent; `native`
+    and `raw` are then in that dialect."""
 
     @property
     def spoken(self) -> str:
@@ -92,7 +92,7 @@ class Source(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Base(Struct, frozen=True, gc=False):
-    """What every event has."""
+    """The common fields of all events."""
 
     source: Source
     seq: int
@@ -103,7 +103,7 @@ class Base(Struct, frozen=True, gc=False):
     replay: bool
 
     def __repr__(self) -> str:
-        """What the event says, and its place. The message it came from is in `raw`."""
+        """The event's content and origin. The message it came from is in `raw`."""
         own = self.__struct_fields__[len(Base.__struct_fields__) :]
         defaults = self.__struct_defaults__
         said = dict.fromkeys(own)
@@ -138,7 +138,7 @@ class ConnectionOver(Base, frozen=True, gc=False, tag=True):
 
 
 class LoginRequired(Base, frozen=True, gc=False, tag=True):
-    """The other side wants a login first."""
+    """The peer requires a login first."""
 
     message: str
     methods: tuple[AuthMethod, ...] = ()
@@ -146,7 +146,7 @@ class LoginRequired(Base, frozen=True, gc=False, tag=True):
 
 
 class LoginChanged(Base, frozen=True, gc=False, tag=True):
-    """Somebody logged in or out. `logged_in` is None where it was not told."""
+    """A login or logout happened. `logged_in` is None if that is unknown."""
 
     logged_in: bool | None
     account: str | None = None
@@ -157,7 +157,7 @@ class LoginChanged(Base, frozen=True, gc=False, tag=True):
 
 
 class SessionOpened(Base, frozen=True, gc=False, tag=True):
-    """A session is there. `how`: new, load, resume, fork or implicit."""
+    """A session was opened. `how`: new, load, resume, fork or implicit."""
 
     how: str
     cwd: str | None = None
@@ -181,7 +181,7 @@ class SessionClosed(Base, frozen=True, gc=False, tag=True):
 
 
 class SettingsChanged(Base, frozen=True, gc=False, tag=True):
-    """The settings as they are now; each list is complete. UNSET was not told."""
+    """The current settings; each list is complete. UNSET means not reported."""
 
     options: tuple[SessionOption, ...] | UnsetType = UNSET
     mode: str | None | UnsetType = UNSET
@@ -190,7 +190,7 @@ class SettingsChanged(Base, frozen=True, gc=False, tag=True):
 
 
 class CommandsChanged(Base, frozen=True, gc=False, tag=True):
-    """The slash commands there are now."""
+    """The current slash commands."""
 
     commands: tuple[SlashCommand, ...]
 
@@ -199,26 +199,26 @@ class CommandsChanged(Base, frozen=True, gc=False, tag=True):
 
 
 class TurnStarted(Base, frozen=True, gc=False, tag=True):
-    """A prompt was taken up."""
+    """A turn began with a prompt."""
 
     prompt: tuple[Block, ...] = ()
 
 
 class TurnState(Base, frozen=True, gc=False, tag=True):
-    """A turn runs, waits for us, or is idle."""
+    """A turn is running, waiting for us, or idle."""
 
     phase: TurnPhase
     flags: tuple[str, ...] = ()
 
 
 class TurnEnded(Base, frozen=True, gc=False, tag=True):
-    """A turn is over. `stop` is the other side's own word for why."""
+    """A turn is over. `stop` is the peer's own stop reason."""
 
     outcome: Outcome
     stop: str = ""
     failure: Failure | None = None
     text: str | None = None
-    """The whole answer, where the dialect gives it at the end."""
+    """The whole answer, if the dialect gives it at the end."""
     usage: Usage | None = None
 
 
@@ -226,7 +226,7 @@ class TurnEnded(Base, frozen=True, gc=False, tag=True):
 
 
 class MessageDelta(Base, frozen=True, gc=False, tag=True):
-    """A piece of a message. `text` is the piece where it is text, else `block` holds it."""
+    """A chunk of a message: `text` if it is text, else `block`."""
 
     role: Role
     text: str
@@ -237,7 +237,7 @@ class MessageDelta(Base, frozen=True, gc=False, tag=True):
 
 
 class MessageSet(Base, frozen=True, gc=False, tag=True):
-    """A message as a whole; it replaces the pieces that came before."""
+    """A complete message; it replaces the chunks before it."""
 
     role: Role
     message_id: str
@@ -249,8 +249,8 @@ class MessageSet(Base, frozen=True, gc=False, tag=True):
 
 
 class ToolChanged(Base, frozen=True, gc=False, tag=True):
-    """A tool call began or changed: the first event for an id makes it, pending and of no
-    particular kind unless it says otherwise."""
+    """A tool call began or changed: the first event for an id creates it, with status pending
+    and an unspecific kind unless it says otherwise."""
 
     tool_id: str
     title: str | None | UnsetType = UNSET
@@ -266,7 +266,7 @@ class ToolChanged(Base, frozen=True, gc=False, tag=True):
 
 
 class ToolDelta(Base, frozen=True, gc=False, tag=True):
-    """More from a running tool. `stream`: output, progress, stdin or content."""
+    """More output of a running tool. `stream`: output, progress, stdin or content."""
 
     tool_id: str
     stream: str
@@ -275,7 +275,7 @@ class ToolDelta(Base, frozen=True, gc=False, tag=True):
 
 
 class FilesChanged(Base, frozen=True, gc=False, tag=True):
-    """Files are changed, by one tool call or over the whole turn so far."""
+    """Files changed, by one tool call or in the whole turn so far."""
 
     changes: tuple[FileChange, ...]
     stage: ChangeStage
@@ -286,7 +286,7 @@ class FilesChanged(Base, frozen=True, gc=False, tag=True):
 
 
 class PlanSet(Base, frozen=True, gc=False, tag=True):
-    """The plan as it is now, complete: entries, or a text."""
+    """The current plan, complete: entries, or a text."""
 
     entries: tuple[PlanEntry, ...] = ()
     text: str | None = None
@@ -295,14 +295,14 @@ class PlanSet(Base, frozen=True, gc=False, tag=True):
 
 
 class PlanDelta(Base, frozen=True, gc=False, tag=True):
-    """More of a plan that is a text."""
+    """A chunk of a plan in text form."""
 
     text: str
     plan_id: str = "main"
 
 
 class PlanRemoved(Base, frozen=True, gc=False, tag=True):
-    """A plan is gone."""
+    """A plan was removed."""
 
     plan_id: str = "main"
 
@@ -311,8 +311,7 @@ class PlanRemoved(Base, frozen=True, gc=False, tag=True):
 
 
 class PermissionAsked(Base, frozen=True, gc=False, tag=True):
-    """The other side asks whether it may do something. No two requests of a connection have the
-    same `request_id`."""
+    """The peer requests permission for something. `request_id` is unique on a connection."""
 
     request_id: str
     options: tuple[PermissionOption, ...]
@@ -323,7 +322,7 @@ class PermissionAsked(Base, frozen=True, gc=False, tag=True):
 
 
 class PermissionAnswered(Base, frozen=True, gc=False, tag=True):
-    """A request for permission is settled. `by`: caller, policy, cancel or peer."""
+    """A permission request is settled. `by`: caller, policy, cancel or peer."""
 
     request_id: str
     allowed: bool
@@ -332,7 +331,7 @@ class PermissionAnswered(Base, frozen=True, gc=False, tag=True):
 
 
 class InputAsked(Base, frozen=True, gc=False, tag=True):
-    """The other side asks the user something. `mode`: form, url, questions or other."""
+    """The peer asks the user something. `mode`: form, url, questions or other."""
 
     request_id: str
     mode: str
@@ -350,7 +349,7 @@ class InputAnswered(Base, frozen=True, gc=False, tag=True):
 
 
 class ServiceCalled(Base, frozen=True, gc=False, tag=True):
-    """The other side used a service of ours. `service`: fs, terminal, tool or extension."""
+    """The peer used a service of ours. `service`: fs, terminal, tool or extension."""
 
     service: str
     operation: str
@@ -361,14 +360,14 @@ class ServiceCalled(Base, frozen=True, gc=False, tag=True):
 
 
 class UsageReported(Base, frozen=True, gc=False, tag=True):
-    """What was used. `scope`: context, turn, session, call or account. It replaces, never adds."""
+    """Usage. `scope`: context, turn, session, call or account. It replaces, never adds."""
 
     scope: str
     usage: Usage
 
 
 class Noticed(Base, frozen=True, gc=False, tag=True):
-    """Something the user should know. `retrying`: the other side is trying again."""
+    """A notice for the user. `retrying`: the peer is retrying."""
 
     severity: str
     title: str
@@ -377,7 +376,7 @@ class Noticed(Base, frozen=True, gc=False, tag=True):
 
 
 class Compacted(Base, frozen=True, gc=False, tag=True):
-    """The context is being made smaller, or has been."""
+    """The context is being compacted, or has been."""
 
     status: str
     compaction_id: str = ""
@@ -393,13 +392,13 @@ class ErrorReported(Base, frozen=True, gc=False, tag=True):
 
 
 class Answered(Base, frozen=True, gc=False, tag=True):
-    """A call of ours was answered, and no other event has its line. `native` names the call."""
+    """A response to a call of ours that no other event carries. `native` names the call."""
 
     failure: Failure | None = None
 
 
 class Unknown(Base, frozen=True, gc=False, tag=True):
-    """A message that has no word here. `raw` holds it."""
+    """A message without an event type. `raw` holds it."""
 
     reason: str = ""
 
@@ -440,7 +439,7 @@ Event: TypeAlias = (
 
 
 class EventEnvelope:
-    """Where events come from: made once for each session, changed when a turn begins or ends."""
+    """The origin of events: created once for each session, changed when a turn begins or ends."""
 
     __slots__ = ("numbers", "replay", "session", "source", "turn")
 
@@ -454,7 +453,7 @@ class EventEnvelope:
     def base(
         self, native: str, raw: bytes | None
     ) -> tuple[Source, int, str | None, str | None, str, bytes | None, bool]:
-        """The fields that every event begins with."""
+        """The common fields of an event."""
         return (
             self.source,
             next(self.numbers),

@@ -1,7 +1,7 @@
-"""What events are made of: content, tool details, plans, options, usage.
+"""The components of events: content, tool details, plans, options, usage.
 
-Owns the values inside events, free of any dialect's spelling. It does not know when they occur:
-`model` does. What a dialect has and this vocabulary does not is kept in the raw message.
+Values inside events, independent of any dialect's spelling. `model` has the events. What a dialect
+has and this vocabulary lacks is kept in the raw message.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Text(Struct, frozen=True, gc=False, tag="text"):
 
 
 class Image(Struct, frozen=True, gc=False, tag="image"):
-    """An image, in base64 or by its address."""
+    """An image, in base64 or by its URI."""
 
     data: str
     mime_type: str
@@ -54,14 +54,14 @@ class Image(Struct, frozen=True, gc=False, tag="image"):
 
 
 class Audio(Struct, frozen=True, gc=False, tag="audio"):
-    """Sound in base64."""
+    """Audio in base64."""
 
     data: str
     mime_type: str
 
 
 class Link(Struct, frozen=True, gc=False, tag="link"):
-    """The address of something."""
+    """A link to a resource."""
 
     uri: str
     name: str
@@ -69,7 +69,7 @@ class Link(Struct, frozen=True, gc=False, tag="link"):
 
 
 class Resource(Struct, frozen=True, gc=False, tag="resource"):
-    """Something with its contents: text, or a blob in base64."""
+    """A resource with its contents: text, or a blob in base64."""
 
     uri: str
     text: str | None = None
@@ -78,7 +78,7 @@ class Resource(Struct, frozen=True, gc=False, tag="resource"):
 
 
 class OtherBlock(Struct, frozen=True, gc=False, tag="other"):
-    """Content of a kind that has no word here, as it came."""
+    """Content of an unknown kind, as received."""
 
     kind: str
     value: Any
@@ -95,7 +95,7 @@ class Location(Struct, frozen=True, gc=False):
 
 
 class FileChange(Struct, frozen=True, gc=False):
-    """A change of one file: whole texts where they are known, a unified diff where that is."""
+    """A change of one file: whole texts if known, a unified diff if known."""
 
     path: str
     op: FileOp = FileOp.UNKNOWN
@@ -132,7 +132,7 @@ class Choice(Struct, frozen=True, gc=False):
 
 
 class SessionOption(Struct, frozen=True, gc=False):
-    """A setting of a session. `choices` is empty for one that is on or off."""
+    """A setting of a session. `choices` is empty for a boolean."""
 
     id: str
     name: str
@@ -152,25 +152,25 @@ class SlashCommand(Struct, frozen=True, gc=False):
 
 
 class Cost(Struct, frozen=True, gc=False):
-    """Money, or another unit that the other side counts in."""
+    """Money, or another unit that the peer counts in."""
 
     amount: float
     unit: str
 
 
 class Limit(Struct, frozen=True, gc=False):
-    """How much of an allowance is used up: within a time that begins anew, or at all."""
+    """How much of a quota is used: within a period that restarts, or in total."""
 
     name: str
     used_percent: float
     window_minutes: int | None = None
     resets_at: float | None = None
-    """When it begins anew, in seconds since 1970."""
+    """When the period restarts, in seconds since 1970."""
     reached: bool = False
 
 
 class Usage(Struct, frozen=True, gc=False):
-    """What was used. None is "not told", never zero."""
+    """Usage. None means not reported, never zero."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -182,11 +182,11 @@ class Usage(Struct, frozen=True, gc=False):
     context_size: int | None = None
     cost: Cost | None = None
     limits: tuple[Limit, ...] = ()
-    """What the account may still use, in a report about the account."""
+    """The account's remaining quota, in a report about the account."""
 
 
 class PermissionOption(Struct, frozen=True, gc=False):
-    """One possible answer to a request for permission."""
+    """One possible answer to a permission request."""
 
     option_id: str
     name: str
@@ -194,7 +194,7 @@ class PermissionOption(Struct, frozen=True, gc=False):
 
 
 class Failure(Struct, frozen=True, gc=False):
-    """An error that the other side reported. `code` is its own: a number or a word."""
+    """An error that the peer reported. `code` is its own: a number or a word."""
 
     message: str
     kind: ErrorKind = ErrorKind.PEER
@@ -208,7 +208,7 @@ SECRET_KINDS: Final = ("password", "oauth")
 
 
 class AuthMethod(Struct, frozen=True, gc=False):
-    """A way to log in. `command` is set where it is a command to run in a terminal."""
+    """A login method. `command` is set if it is a command to run in a terminal."""
 
     id: str
     name: str
@@ -219,7 +219,7 @@ class AuthMethod(Struct, frozen=True, gc=False):
 
 
 class PeerInfo(Struct, frozen=True, gc=False):
-    """What the other side calls itself."""
+    """The peer's own name and version."""
 
     name: str = ""
     title: str | None = None
@@ -227,7 +227,7 @@ class PeerInfo(Struct, frozen=True, gc=False):
 
 
 class Capabilities(Struct, frozen=True, gc=False):
-    """What the other side can do: yes, no, or None where the dialect cannot tell."""
+    """The peer's capabilities: yes, no, or None if the dialect cannot express it."""
 
     load: bool | None = False
     resume: bool | None = False
@@ -250,4 +250,4 @@ class Capabilities(Struct, frozen=True, gc=False):
     cancel: bool | None = False
     permissions: bool | None = False
     prompt_acknowledged: bool = False
-    """Whether a prompt's answer only says that it was accepted, and the turn ends later."""
+    """Whether the response to a prompt only says that it was accepted, and the turn ends later."""

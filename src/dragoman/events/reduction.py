@@ -1,7 +1,7 @@
-"""A stream of events without what a dialect cannot say.
+"""Remove from a stream of events what a dialect cannot express.
 
-Owns one rule for each part of `words.Part`, which takes exactly that part out. It is for comparing
-the same story in two dialects: a difference that is left is a loss that nobody wrote down.
+Has one rule for each part of `words.Part`, which removes exactly that part. Used to compare the
+same story in two dialects: a remaining difference is an undocumented loss.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def without(events: Iterable[Event], parts: Iterable[Part]) -> list[Event]:
     """The events without these parts."""
     kept = list(events)
     lost = frozenset(parts)
-    # In the order of the enumeration: a title may be replaced by a name only once that is settled,
-    # and changes are made by the ends of tool calls as long as those are known.
+    # In the order of the enumeration: a title may be replaced by a name only once the name is
+    # settled, and the end of a tool call counts as making its changes as long as it is known.
     for part in Part:
         if part in lost:
             kept = _RULES[part](kept)
@@ -70,8 +70,8 @@ def _numbered(events: Sequence[Event]) -> list[Event]:
 
 
 def _only_paths(events: Sequence[Event]) -> list[Event]:
-    """Changes belong to the turn, and are told once they are made: by themselves, or by the end of
-    the tool call that proposed them."""
+    """Changes belong to the turn, and are reported once they are made: on their own, or at the
+    end of the tool call that proposed them."""
     kept: list[Event] = []
     changed: dict[str, FileChange] = {}
     proposed: dict[str | None, model.FilesChanged] = {}

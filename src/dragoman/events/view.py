@@ -1,7 +1,6 @@
-"""What a session looks like: messages, tools, plans, settings.
+"""The state of a session: messages, tools, plans, settings.
 
-Owns the values that a reader of a session looks at. It does not know how they come about: `fold`
-has the rules that make them from events.
+The values that a consumer reads. `fold` has the rules that build them from events.
 """
 
 from __future__ import annotations
@@ -24,15 +23,16 @@ from dragoman.events.parts import (
 from dragoman.events.words import ChangeStage, Outcome, Role, ToolKind, ToolStatus
 
 MANY_PIECES: Final = 1024
-"""Pieces of a text that are joined: a short one takes many times the memory of its characters."""
+"""Number of chunks after which they are joined: a short one takes many times the memory of its
+characters."""
 
 UNJOINED_SIZE: Final = 1024 * 1024
-"""Characters of pieces after which a text with a limit looks whether it is full."""
+"""Number of characters in chunks after which a text with a limit checks whether it is full."""
 
 
 class Growing:
-    """A text that grows by pieces. They are joined when somebody looks, and some at a time: adding
-    to a string would copy it for every piece, and an answer has thousands of them.
+    """A text that grows by chunks. They are joined when it is read, and in batches: adding to a
+    string would copy it for every chunk, and an answer has thousands of them.
 
     With a `limit` only its beginning is kept; `size` counts all.
     """
@@ -69,7 +69,7 @@ class Growing:
 
     @property
     def truncated(self) -> bool:
-        """Whether some of it was not kept."""
+        """Whether a part of it was not kept."""
         return self.limit is not None and self.size > self.limit
 
     def _join(self) -> None:
@@ -132,7 +132,7 @@ class Tool(Struct):
 
     @property
     def text(self) -> str:
-        """What it printed."""
+        """Its output."""
         return str(self.printed)
 
 
@@ -156,7 +156,7 @@ class FinishedTurn(Struct):
 
 
 class View(Struct, eq=False):
-    """A session as it looks now."""
+    """The current state of a session."""
 
     title: str | None = None
     cwd: str | None = None
@@ -171,17 +171,17 @@ class View(Struct, eq=False):
     usage: dict[str, Usage] = field(default_factory=dict)
     """By scope: context, turn, session, call, account."""
     changes: tuple[FileChange, ...] = ()
-    """Changes over the whole turn, where the dialect tells them so."""
+    """Changes in the whole turn, if the dialect reports them so."""
     turns: list[FinishedTurn] = field(default_factory=list)
     running: bool = False
     waiting: set[str] = field(default_factory=set)
-    """Questions to us that are open."""
+    """Open questions to us."""
     notices: list[str] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     open: bool = False
-    """Whether the last message may still grow without saying which one it is."""
+    """Whether the next chunk without an id continues the last message."""
     prompt: Message | None = None
-    """The prompt of the running turn, until the agent repeats it or says something."""
+    """The prompt of the running turn, until the agent repeats it or sends something."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, View):
@@ -192,7 +192,7 @@ class View(Struct, eq=False):
 
     @property
     def text(self) -> str:
-        """What the agent said in its last turn, messages joined."""
+        """The agent's text in its last turn, messages joined."""
         parts: list[str] = []
         for message in reversed(self.messages):
             if message.role is Role.USER:
@@ -203,4 +203,4 @@ class View(Struct, eq=False):
 
 
 _SEEN: Final = tuple(name for name in View.__struct_fields__ if name not in ("open", "prompt"))
-"""What makes two views differ: not what only says how the next event is to be read."""
+"""The state that is compared: without fields that only affect how the next event is applied."""

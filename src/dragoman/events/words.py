@@ -1,8 +1,8 @@
-"""The words that events use for states and kinds, and how dialects' words map to them.
+"""Enumerations for the states and kinds in events, and how dialects' words map to them.
 
-Owns the enumerations. A word that is not known maps to OTHER or UNKNOWN and is never taken for
-success; the dialect's own word is kept beside it in the event or its raw message. `Part` and `Loss`
-say what a dialect cannot say at all; `reduction` takes such a part out of a stream of events.
+An unknown word maps to OTHER or UNKNOWN and never counts as success; the dialect's own word is kept
+beside it in the event or its raw message. `Part` and `Loss` say what a dialect cannot express at
+all; `reduction` removes such a part from a stream of events.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Role(enum.StrEnum):
-    """Whose words a message holds."""
+    """The author of a message."""
 
     USER = "user"
     AGENT = "agent"
@@ -38,7 +38,7 @@ class Role(enum.StrEnum):
 
 
 class ToolStatus(enum.StrEnum):
-    """How far a tool call is."""
+    """The status of a tool call."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -60,7 +60,7 @@ _OVER: Final = frozenset(
 
 
 class ToolKind(enum.StrEnum):
-    """What sort of thing a tool does."""
+    """The kind of a tool."""
 
     READ = "read"
     EDIT = "edit"
@@ -75,7 +75,7 @@ class ToolKind(enum.StrEnum):
 
 
 class PermissionKind(enum.StrEnum):
-    """What an option of a permission request means."""
+    """The meaning of an option in a permission request."""
 
     ALLOW_ONCE = "allow_once"
     ALLOW_ALWAYS = "allow_always"
@@ -107,7 +107,7 @@ class ChangeStage(enum.StrEnum):
 
 
 class PlanStatus(enum.StrEnum):
-    """How far an entry of a plan is."""
+    """The status of a plan entry."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -121,40 +121,40 @@ class TurnPhase(enum.StrEnum):
 
     RUNNING = "running"
     WAITING = "waiting"
-    """For an answer of ours."""
+    """For an answer from us."""
     IDLE = "idle"
 
 
 class Outcome(enum.StrEnum):
-    """How a turn really ended, which is not the same as how the other side put it."""
+    """How a turn really ended, which may differ from what the peer said."""
 
     OK = "ok"
     EMPTY = "empty"
-    """A clean end with nothing in it: no text, no tool call."""
+    """A clean end without content: no text, no tool call."""
     REFUSED = "refused"
     TRUNCATED = "truncated"
     """A limit of tokens or requests was reached."""
     DENIED = "denied"
-    """A permission was refused and none was given, or it ended because of a refusal."""
+    """A permission was refused and none was granted, or the turn ended because of a refusal."""
     CANCELLED = "cancelled"
     TIMED_OUT = "timed_out"
     CRASHED = "crashed"
     AUTH_REQUIRED = "auth_required"
     QUOTA = "quota"
     FAILED = "failed"
-    """The other side says that it failed, and not why in words we know."""
+    """The peer reports a failure, but not why in known words."""
     PROTOCOL_ERROR = "protocol_error"
     UNSUPPORTED = "unsupported"
     UNKNOWN = "unknown"
 
     @property
     def good(self) -> bool:
-        """Whether the work can be taken for done. Unknown is not good."""
+        """Whether the work can be considered done. Unknown cannot."""
         return self is Outcome.OK
 
 
 class ErrorKind(enum.StrEnum):
-    """What sort of error the other side reported."""
+    """The kind of an error that the peer reported."""
 
     AUTH_REQUIRED = "auth_required"
     METHOD_NOT_FOUND = "method_not_found"
@@ -177,7 +177,7 @@ class ErrorKind(enum.StrEnum):
 
 
 INVALID_UPDATE: Final = "an invalid update"
-"""How the reason of an `Unknown` event begins that was an update with malformed fields."""
+"""Prefix of the reason of an `Unknown` event for an update with malformed fields."""
 
 STOPS: Final[dict[str, Outcome]] = {
     "end_turn": Outcome.OK,
@@ -212,7 +212,7 @@ ERROR_OUTCOMES: Final[dict[ErrorKind, Outcome]] = {
     ErrorKind.ALREADY_INITIALIZED: Outcome.PROTOCOL_ERROR,
     ErrorKind.INVALID_PARAMS: Outcome.PROTOCOL_ERROR,
 }
-"""How a turn ended that was answered with an error; other kinds are FAILED."""
+"""The outcome of a turn that ended with an error; other kinds are FAILED."""
 
 _TOOL_STATUS: Final[dict[str, ToolStatus]] = {
     **{status.value: status for status in ToolStatus},
@@ -253,53 +253,53 @@ def permission_kind(word: str) -> PermissionKind:
 
 
 class Part(enum.StrEnum):
-    """A part of a session that a dialect may be unable to say."""
+    """A part of a session that a dialect may be unable to express."""
 
     THOUGHTS = "thoughts"
-    MESSAGE_IDS = "the ids of messages"
-    CHANGES = "changes of files"
-    CHANGE_TEXTS = "whose call a change is, its kind, its texts, and that it is only proposed"
+    MESSAGE_IDS = "message ids"
+    CHANGES = "file changes"
+    CHANGE_TEXTS = "the call of a change, its kind, its texts, and whether it is only proposed"
     CHANGE_DIFFS = "unified diffs"
     CHANGES_TOGETHER = "several changed files of one tool call: the last one counts"
     TOOLS = "tool calls and what they change"
-    TOOL_NAMES = "the names of tools"
-    TOOL_KINDS = "the kinds of tools, unless a name is one"
-    TOOL_TITLES = "the titles of tool calls: the name serves as one"
+    TOOL_NAMES = "tool names"
+    TOOL_KINDS = "tool kinds, unless a name is one"
+    TOOL_TITLES = "tool titles: the name is used instead"
     TOOL_ENDS = "how a tool call ended"
-    TOOL_INPUT = "what a tool was given"
-    TOOL_INPUT_VALUES = "what a tool was given, other than as text"
-    TOOL_OUTPUT = "what a tool returned, as a value"
-    TOOL_CONTENT = "what a tool call shows"
-    TOOL_LOCATIONS = "where a tool call is at work"
-    TOOL_ERRORS = "why a tool call failed, apart from what it returned"
-    TOOL_IDS = "the ids of tool calls: they are numbered"
+    TOOL_INPUT = "the input of a tool"
+    TOOL_INPUT_VALUES = "the input of a tool, other than as text"
+    TOOL_OUTPUT = "the output of a tool as a value"
+    TOOL_CONTENT = "the content of a tool call"
+    TOOL_LOCATIONS = "the locations of a tool call"
+    TOOL_ERRORS = "why a tool call failed, other than in its result"
+    TOOL_IDS = "tool call ids: calls are numbered"
     PLANS = "plans"
-    PLAN_ENTRIES = "the entries of a plan"
-    PLAN_PRIORITIES = "the priorities in a plan"
-    PLAN_TEXTS = "a plan that is a text"
-    MODES = "the modes that there are, and which one is on"
-    MODELS = "which model is used"
-    OPTIONS = "the options that there are, and their values"
-    COMMANDS = "the slash commands that there are"
-    PERMISSIONS = "requests for permission"
-    CONTEXT_USAGE = "how full the context is"
-    TURN_USAGE = "what a turn used"
-    TOTAL_USAGE = "the sum of what a turn used"
+    PLAN_ENTRIES = "plan entries"
+    PLAN_PRIORITIES = "plan priorities"
+    PLAN_TEXTS = "plans as text"
+    MODES = "the available modes and the current one"
+    MODELS = "the current model"
+    OPTIONS = "the available options and their values"
+    COMMANDS = "the available slash commands"
+    PERMISSIONS = "permission requests"
+    CONTEXT_USAGE = "context usage"
+    TURN_USAGE = "the usage of a turn"
+    TOTAL_USAGE = "the total usage of a turn"
     FAILURES = "why a turn failed"
-    ERROR_REPORTS = "errors apart from the end of a turn"
-    REPLAYED_ROLES = "whose words replayed text is: all is the agent's"
-    REPLAYED_IDS = "the ids of replayed messages"
+    ERROR_REPORTS = "errors, other than at the end of a turn"
+    REPLAYED_ROLES = "the role of replayed text: all is the agent's"
+    REPLAYED_IDS = "ids of replayed messages"
     REPLAYED_TURNS = "where a replayed turn ended"
 
 
 class Loss(Struct, frozen=True, gc=False):
-    """Something that a dialect cannot say: for people, and for a machine."""
+    """Something that a dialect cannot express: for people, and for programs."""
 
     what: str
     parts: tuple[Part, ...] = ()
     """What is missing in its events."""
     cannot: tuple[str, ...] = ()
-    """What a client can never do with it: names of `Capabilities`."""
+    """What a client can never do: names of `Capabilities`."""
 
 
 def parts_of(losses: Iterable[Loss]) -> frozenset[Part]:
