@@ -1,9 +1,9 @@
-"""Secrets that are streamed in pieces, in a record of JSON messages of any protocol.
+"""Redact secrets that are streamed in chunks, in a record of JSON messages of any protocol.
 
-Owns the runs of text in a conversation: strings at the same place of messages of the same kind and
-session. A message is held back as long as the end of its text may still become a secret,
-and with it what came after it, so that the order stays. A request and an answer end every run. It
-knows no protocol: pieces of text are told by the names of their fields.
+A run is a text in a conversation: the strings at the same place in messages of the same kind and
+session. A message is held back while the end of its text may still become a secret, together with
+all later messages, so that the order is kept. A request or a response ends every run. Protocols are
+not known here: chunks of text are recognised by the names of their fields.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PIECES: Final = frozenset(
         *("rawOutput", "stdout", "stderr"),
     }
 )
-"""Fields whose strings may be pieces of a longer text."""
+"""Fields whose strings may be chunks of a longer text."""
 
 KINDS: Final = frozenset(
     {
@@ -32,20 +32,20 @@ KINDS: Final = frozenset(
         *("index", "toolCallId", "itemId", "callId", "terminal_id", "terminalId"),
     }
 )
-"""Fields that tell one run from another."""
+"""Fields that distinguish runs."""
 
 MAX_HELD: Final = 4096
-"""Messages that are held back at most."""
+"""Maximum number of messages held back."""
 
 MAX_HELD_SIZE: Final = 1024 * 1024
-"""Bytes of lines that are held back at most, besides the last one."""
+"""Maximum number of bytes of lines held back, not counting the last one."""
 
 STEP: Final = 64
-"""Characters by which a text grows before it is searched again, if more than so many stay. A long
-text grows by a quarter, so that the cost of a word that does not end stays in proportion."""
+"""How many characters a text grows before it is searched again, if more than this many stay. A
+long text grows by a quarter, so that the cost of a word that does not end stays in proportion."""
 
 MAX_DEPTH: Final = 6
-"""Objects within objects in which a piece of text is looked for."""
+"""How many nested objects are searched for a chunk of text."""
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ _UNDECODABLE: Final = (ValueError, RecursionError)
 
 
 class NotJson(str):
-    """A line that is not JSON, without its secrets."""
+    """A line that is not JSON, redacted."""
 
     __slots__ = ()
 
@@ -62,9 +62,9 @@ class NotJson(str):
 class _Held(Generic[T]):
     tag: T
     message: Any
-    """Without its secrets, but for the piece."""
+    """Redacted, except for the chunk."""
     size: int
-    """Bytes of its line."""
+    """The size of its line in bytes."""
     run: tuple[object, ...] | None = None
     holder: Any = None
     field: str = ""
@@ -72,8 +72,8 @@ class _Held(Generic[T]):
 
 
 class MessageRedactor(Generic[T]):
-    """Takes secrets out of messages. Each goes in with a tag and comes out with it, in order.
-    A line that is not JSON comes out as `NotJson`."""
+    """Redacts messages. Each goes in with a tag and comes out with it, in order. A line that is
+    not JSON comes out as `NotJson`."""
 
     def __init__(self, redact: Redactor) -> None:
         self._redact = redact
@@ -88,7 +88,7 @@ class MessageRedactor(Generic[T]):
         return bool(self._held)
 
     def feed(self, line: bytes, tag: T, *, stream: object = None) -> Iterator[tuple[T, Any]]:
-        """Take a message of a stream; yields those that are certain now, as values of JSON."""
+        """Take a message of a stream; yields those that are complete now, as JSON values."""
         try:
             message = decode(line)
         except _UNDECODABLE:
@@ -103,7 +103,7 @@ class MessageRedactor(Generic[T]):
         if run is None:
             held = _Held(tag, self._redact.value(message), len(line))
         else:
-            # Apart from the rest, which is certain by itself.
+            # Separate from the rest, which needs no later message.
             text, holder[field] = holder[field], ""
             clean = self._redact.value(message)
             _, holder, field = _piece(clean)
@@ -116,14 +116,14 @@ class MessageRedactor(Generic[T]):
             self._search(held.run, final=False)
         yield from self._certain()
         while len(self._held) > MAX_HELD or self._held_size > MAX_HELD_SIZE:
-            # The oldest run alone is over: another one may be in the middle of a secret.
+            # Only the oldest run ends: another one may be in the middle of a secret.
             oldest = self._held[0].run
             assert oldest is not None
             self._search(oldest, final=True)
             yield from self._certain()
 
     def flush(self) -> Iterator[tuple[T, Any]]:
-        """The runs are over; yields all that was held back."""
+        """End all runs; yields everything that was held back."""
         for run in list(self._open):
             self._search(run, final=True)
         self._due.clear()
@@ -136,7 +136,7 @@ class MessageRedactor(Generic[T]):
             yield held.tag, held.message
 
     def _search(self, run: tuple[object, ...], *, final: bool) -> None:
-        """Settle the pieces of a run whose ends are certain."""
+        """Redact the chunks of a run whose ends are certain."""
         pieces = self._open[run]
         text = "".join(piece.text for piece in pieces)
         if not final and len(text) < self._due.get(run, 0):
@@ -154,7 +154,7 @@ class MessageRedactor(Generic[T]):
             piece.run = None
             place = end
         del pieces[:count]
-        # The rest of what is cut may stand in pieces that have to stay.
+        # The rest of a secret may be in chunks that must stay.
         rest = next((last - place for first, last in spans if first < place < last), 0)
         for piece in pieces:
             cut = min(rest, len(piece.text))
@@ -162,13 +162,13 @@ class MessageRedactor(Generic[T]):
             rest -= cut
         if not pieces:
             del self._open[run]
-        # What stays for more than a word is not searched again for each letter.
+        # A text that is held back for more than a word is not searched again for each letter.
         kept = sum(len(piece.text) for piece in pieces)
         self._due[run] = kept + max(STEP, kept // 4) if kept > STEP else 0
 
 
 def _part(text: str, start: int, stop: int, spans: list[tuple[int, int]]) -> str:
-    """A part of a text without secrets. The mark stands where a secret begins."""
+    """A part of a text, redacted. The mark is put where a secret begins."""
     pieces: list[str] = []
     place = start
     for first, last in spans:
@@ -185,8 +185,8 @@ def _part(text: str, start: int, stop: int, spans: list[tuple[int, int]]) -> str
 
 
 def _piece(message: dict[str, Any]) -> tuple[tuple[object, ...] | None, Any, str]:
-    """The run that a message belongs to, and the object and the field where its piece of text is;
-    None if it has no such piece."""
+    """The run that a message belongs to, and the object and the field of its chunk of text;
+    None if it has no chunk."""
     kinds: list[object] = []
     found: list[tuple[dict[str, Any], str]] = []
 

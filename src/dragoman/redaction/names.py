@@ -1,7 +1,6 @@
-"""Which names announce a secret: of variables, fields, options and headers, and in texts.
+"""Names that announce a secret: of variables, fields, options and headers, and in texts.
 
-Owns the patterns of names and what stands behind them. What keys look like by themselves is in
-`shapes`.
+Has the patterns for the names and for the values after them. The shapes of keys are in `shapes`.
 """
 
 from __future__ import annotations
@@ -13,24 +12,24 @@ from typing import Any, Final
 from dragoman.redaction.shapes import by_rarest, compiled
 
 REDACTED: Final = "[redacted]"
-"""What stands in the place of a secret."""
+"""The replacement for a secret."""
 
 SECRET_NAME: Final = re.compile(
     r"(?:^|[_\-.])(?:api[_-]?keys?|keys?|tokens?|secrets?|passwords?|passwd|credentials?|bearer)$",
     re.IGNORECASE,
 )
-"""Names under which people put what nobody else may see."""
+"""Names that people use for secrets."""
 
 SHORTEST: Final = 6
-"""Values of secrets shorter than this are not looked for: they are parts of ordinary words."""
+"""Secret values shorter than this are not searched for: they are parts of ordinary words."""
 
 SECRET_VARIABLE: Final = re.compile(
     SECRET_NAME.pattern + r"|passw(?:or)?d|passphrase|secret|(?:api|access|private)_?key"
     r"|(?:^|_)(?:auth_?)?tokens?(?:_|$)|credential|(?:^|_)(?:ssh|pg|db)?pass$|_(?:pat|pwd)$",
     re.IGNORECASE,
 )
-"""Names of variables whose values are kept from the disk. Wider than what is refused in a file of
-settings: to cut out a word too many there does little harm."""
+"""Names of variables whose values are not written to disk. Wider than the names refused in a
+settings file: redacting a word too many here does little harm."""
 
 _NAMES: Final = (
     r"(?:token|secret|passw|api[_-]?key|access[_-]?key|private[_-]?key|authorization|credential"
@@ -40,36 +39,36 @@ _NAMES: Final = (
 _ENDINGS: Final = (
     r"(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key)"
 )
-"""What the name of a secret ends with in a text; `max_tokens=5` gives none away."""
+"""How the name of a secret ends in a text; `max_tokens=5` is not one."""
 
 _VALUE: Final = r"""(?P<secret>(?<=")[^"\\\r\n]{1,4096}|(?<=')[^'\\\r\n]{1,4096}|[^\s"'\\&]+)"""
-"""What stands behind such a name, and behind the quote that may have come first."""
+"""The value after such a name, and after an opening quote if there is one."""
 
-# Names are bounded in length, because an unbounded one makes the search quadratic.
+# Names have a maximum length, because an unbounded one makes the search quadratic.
 _TEXTS: Final = (
-    # A variable in a command or a file of settings, a part of an address, an option.
+    # A variable in a command or a settings file, a part of a URL, an option.
     r"(?<![A-Za-z0-9_])[A-Z0-9_]{0,64}(?:TOKEN|SECRET|PASSW|API_?KEY|ACCESS_KEY)[A-Z0-9_]{0,64}="
     rf"""\\*["']?{_VALUE}""",
     rf"""(?i)(?<![a-z0-9_-])[a-z0-9_-]{{0,64}}{_ENDINGS}=\\*["']?{_VALUE}""",
     rf"""(?i)(?<!\S)--?[a-z0-9_-]{{0,64}}{_ENDINGS}\s+["']?{_VALUE}""",
     r"(?i)bearer (?P<secret>[a-z0-9._~+/=-]{8,})",
-    # A header as it is given to curl, and a password as it is told.
+    # A header as passed to curl, and a password as written in prose.
     r"""(?i)(?<![a-z0-9_-])(?:proxy-)?authorization\s*:\s*"""
     r"""(?:(?:basic|bearer|digest|token)\s+)?(?P<secret>[^\s"'\\]+)""",
     r"""(?i)(?<![a-z0-9_-])(?:set-)?cookie\s*:\s*(?P<secret>[^"'\\\r\n]+)""",
     r"""(?i)(?<![a-z0-9_-])(?:[a-z0-9-]{1,64}-(?:key|token|secret)|passw(?:or)?d)"""
     rf"""\s*:\s*["']?{_VALUE}""",
-    # JSON inside a string, or a line of it that was cut off.
+    # JSON inside a string, or a truncated line of it.
     rf"""(?is)"[^"\\]{{0,64}}?{_NAMES}[^"\\]{{0,64}}\\*"\s*:\s*\\*"(?P<secret>(?:[^"\\]|\\.)+)""",
 )
 
 _PAIR_NAME: Final = rf'(?i)"name\\*"\s*:\s*\\*"[^"\\]{{0,64}}?{_NAMES}'
 _PAIR_VALUE: Final = r'(?s)"value\\*"\s*:\s*\\*"(?P<secret>(?:[^"\\]|\\.)+)'
-"""A name that announces a secret, in JSON inside a text, and the value that may stand beside it."""
+"""A name that announces a secret, in JSON inside a text, and the value that may follow it."""
 
-# The quick look, at a text in lower case: a few searches for a word, each many times as fast as a
-# pattern, and a pattern only where the word was found. It may see a secret where none is, and
-# never the other way round. A text may also be a line of JSON, where `\n` is written out.
+# The quick check, on a text in lower case: a few searches for a word, each many times as fast as a
+# pattern, and a pattern only where the word was found. It may report a secret where there is none,
+# but never misses one. A text may also be a line of JSON, where `\n` is escaped.
 _WORDS: Final = by_rarest(
     (
         *("token", "secret", "passw", "passphrase", "key", "authorization", "credential", "cookie"),
@@ -93,13 +92,13 @@ _QUICK: Final = (
 
 
 def has_word(text: str) -> bool:
-    """Whether a text holds a word that names of secrets are made of."""
+    """Whether a text contains a word that is used in names of secrets."""
     low = text.lower()
     return any(rarest in low and any(word in low for word in words) for rarest, words in _WORDS)
 
 
 def may_hold(text: str) -> bool:
-    """Whether a text may hold a secret behind its name."""
+    """Whether a text may contain a secret after its name."""
     low = text.lower()
     for rarest, words in _WORDS:
         if rarest in low:
@@ -110,7 +109,7 @@ def may_hold(text: str) -> bool:
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where secrets stand in a text, by the names before them. They may overlap."""
+    """The spans of secrets in a text, found by the names before them. They may overlap."""
     for pattern in _TEXTS:
         for found in compiled(pattern).finditer(text):
             yield found.span("secret")
@@ -120,16 +119,16 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def names_a_secret(name: str) -> bool:
-    """Whether a field of this name holds a secret."""
+    """Whether a field with this name holds a secret."""
     return compiled(f"(?i){_NAMES}").search(name) is not None
 
 
 def redact_value(value: Any, text: Callable[[str], str]) -> Any:
-    """A copy of a JSON value without its secrets; `text` takes them out of a string.
+    """A redacted copy of a JSON value; `text` redacts a string.
 
     Redacted are strings under a key that names a secret, the `value` beside a `name` that does (as
-    environment variables and headers are sent), and an argument behind an option that does.
-    Numbers stay: a count of tokens is not a token.
+    environment variables and headers are sent), and an argument after an option that does. Numbers
+    stay: a count of tokens is not a token.
     """
     if isinstance(value, str):
         return text(value)
@@ -151,7 +150,7 @@ def redact_value(value: Any, text: Callable[[str], str]) -> Any:
 
 
 def _follows_option(items: list[Any], index: int) -> bool:
-    """Whether an argument of a command stands behind an option that names a secret."""
+    """Whether an argument of a command follows an option that names a secret."""
     if not index:
         return False
     option, item = items[index - 1], items[index]

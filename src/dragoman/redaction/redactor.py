@@ -1,9 +1,9 @@
-"""The redactor: takes secrets out of texts and of lines of JSON.
+"""The redactor: removes secrets from texts and from lines of JSON.
 
-Owns the search: values of credential variables in every form in which they may stand in a text,
-what looks like a secret (`shapes`), and what a name announces (`names`), also where letters are
-coloured or escaped (`views`). The quick look spares most texts the long one. It knows one text at
-a time; a secret that is streamed in pieces is the business of those who stream.
+Searches for the values of credential variables in every form in which they may be written, for what
+looks like a secret (`shapes`), and for what a name announces (`names`), even if letters are
+coloured or escaped (`views`). A quick check spares most texts the full search. It handles one text
+at a time; secrets that are streamed in chunks are handled by its callers.
 """
 
 from __future__ import annotations
@@ -21,23 +21,25 @@ from dragoman.redaction.names import REDACTED, SHORTEST, redact_value
 from dragoman.redaction.views import DecodedText, decoded, is_encoded, size_before, size_behind
 
 REACH: Final = 512
-"""Characters within which a secret shows itself: what it begins with, or the name before it. They
-are characters as they read; escapes and colours make the text longer."""
+"""How many characters are enough to recognise a secret: its beginning, or the name before it.
+They are decoded characters; escapes and colours make the text longer."""
 
 WHOLE_LINE: Final = 20
-"""A line of a value that has several, such as a private key, is looked for from this length on."""
+"""Minimum length at which a single line of a multi-line value, such as a private key, is
+searched for."""
 
 NESTED: Final = 3
-"""How often a value may have been written as a string of JSON, one within the other."""
+"""How many times a value may be nested in JSON strings."""
 
 LONG: Final = 8192
-"""Characters of a text that is searched at once. The slowest pattern takes a few milliseconds."""
+"""How many characters of a text are searched at once. The slowest pattern takes a few
+milliseconds."""
 
 LONGEST: Final = 64 * 1024
-"""Characters that are cut at once at most, where nothing tells the end of a secret."""
+"""Maximum number of characters redacted at once if the end of a secret is unknown."""
 
 EDGE: Final = 16
-"""Characters at the end of a piece that show whether what was cut goes on behind it."""
+"""How many characters at the end of a chunk show whether a redacted secret continues after it."""
 
 _SPACE: Final = re.compile(r"\s")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -46,20 +48,20 @@ _UNDECODABLE: Final = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 class Redactor:
-    """Takes secrets out: the given values, and what looks like a secret."""
+    """Redacts the given values, and everything that looks like a secret."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         forms = {form for value in values for form in _forms(value)}
         # A value that is part of another one must not leave the rest of it behind.
         self._values = tuple(sorted(forms, key=len, reverse=True))
         self.reach = max(REACH, *(len(form) for form in forms)) if forms else REACH
-        """Characters that have to be seen together for a secret to show itself."""
+        """How many characters must be seen together to recognise a secret."""
 
     def suspects(self, text: str) -> bool:
-        """Whether a text may hold a secret. Cheap, and never wrong about a text that holds one."""
+        """Whether a text may contain a secret. Cheap, and never misses one."""
         if len(text) <= LONG:
             return self._looks(text)
-        # The patterns are for the pieces that `text` makes of it.
+        # The patterns run on the chunks that `text` makes of it.
         return self._touches(text) or (is_encoded(text) and self._touches(decoded(text)))
 
     def _touches(self, text: str) -> bool:
@@ -84,7 +86,7 @@ class Redactor:
         return shapes.may_hold(text) or names.may_hold(text)
 
     def text(self, text: str) -> str:
-        """The text without secrets."""
+        """The text, redacted."""
         if not self.suspects(text):
             return text
         if len(text) <= LONG:
@@ -93,27 +95,27 @@ class Redactor:
         return text if clean == text else clean
 
     def line(self, line: bytes) -> bytes:
-        """A line of JSON without secrets. One that has none comes back as it is; in another, what
-        JSON may write in several ways may be written in another way."""
+        """A line of JSON, redacted. Without secrets it is returned unchanged; otherwise its
+        JSON may be formatted differently."""
         try:
             text = line.decode()
         except UnicodeDecodeError:
             return self.text(line.decode(errors="replace")).encode()
-        # With these escapes anything can be written so that no search finds it.
+        # With these escapes any text can be written so that no search finds it.
         if "\\u" not in text and "\\/" not in text and not self.suspects(text):
             return line
         try:
-            # All of it is written anew: a name that occurs twice is read only once.
+            # The whole line is encoded again: of a duplicate key, only one value was decoded.
             return msgspec.json.encode(self.value(decode(line)))
         except _UNDECODABLE:
             return self.text(text).encode(errors="replace")
 
     def value(self, value: Any) -> Any:
-        """A value of JSON without secrets: those in its texts, and those that a name announces."""
+        """A JSON value, redacted: secrets in its texts, and those that a name announces."""
         return redact_value(value, self.text)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where secrets stand in a text, in order and apart from each other."""
+        """The spans of secrets in a text, in order and without overlap."""
         found = list(self._spans(text))
         if is_encoded(text):
             view = DecodedText(text)
@@ -141,23 +143,23 @@ class Redactor:
         yield from names.spans(text)
 
     def before(self, text: str, place: int) -> int:
-        """From where on a text has to be seen for a secret that reaches to a place to show
-        itself."""
+        """The start of the text that is needed to recognise a secret that reaches up to a
+        position."""
         return max(0, place - size_before(text, place, self.reach, LONGEST))
 
     def open_from(self, text: str, spans: Iterable[tuple[int, int]]) -> int:
-        """From where on a text that goes on may yet turn out to hold a secret; `spans` are those
-        that it has."""
+        """The position from which a growing text may still turn out to contain a secret;
+        `spans` are those already found."""
         start = self.before(text, len(text))
         tail = text[start:]
         certain = last_word(text)
         if certain < start and not self.suspects(text[certain:]):
-            # A word at the end may go on, but it would have shown what it is.
+            # A word at the end may continue, but would already have been recognised.
             certain = start
         if self._touches(tail) or (is_encoded(tail) and self._touches(decoded(tail))):
             certain = min(certain, start)
         for value in self._values:
-            # The beginning of a value that has spaces in it.
+            # The beginning of a value that contains spaces.
             place = text.rfind(value[:SHORTEST], max(0, len(text) - len(value)))
             if place >= 0:
                 certain = min(certain, place)
@@ -167,19 +169,19 @@ class Redactor:
                     break
         for start, stop in spans:
             if stop > certain:
-                # What is cut may go on, and then the name before it has to stay.
+                # A redacted secret may continue, and then the name before it must stay.
                 certain = min(certain, self.before(text, start))
         return certain
 
     def _clean_pieces(self, text: str) -> Iterator[str]:
-        """A long text piece by piece: a pattern that is busy lets no other thread run."""
+        """Redact a long text chunk by chunk: a running pattern lets no other thread run."""
         start = 0
         while start < len(text):
             stop = self._boundary(text, start, start + LONG)
             piece = text[start:stop]
             clean = self._clean(piece) if self._looks(piece) else piece
             while stop < len(text) and len(piece) < LONGEST and clean[-EDGE:] != piece[-EDGE:]:
-                # What was cut goes on behind it.
+                # The redacted secret continues after it.
                 stop = self._boundary(text, start, stop + len(piece))
                 piece = text[start:stop]
                 clean = self._clean(piece)
@@ -187,8 +189,7 @@ class Redactor:
             start = stop
 
     def _boundary(self, text: str, start: int, place: int) -> int:
-        """A place from this one on where no secret of the text from `start` on can be torn
-        apart."""
+        """The next position at which no secret of the text from `start` on is split."""
         while place < len(text):
             behind = place + size_behind(text, place, self.reach, LONGEST)
             found = _SPACE.search(text, place, behind)
@@ -198,7 +199,7 @@ class Redactor:
                 if not self._looks(text[self.before(text, place) : behind]):
                     return place
             else:
-                # In a word that may have begun long before and not yet have shown what it is.
+                # Inside a word that may have begun long before and is not recognised yet.
                 word = last_word(text[start:place])
                 if place - start >= LONGEST or not self._looks(text[start + word : behind]):
                     return place
@@ -211,7 +212,7 @@ class Redactor:
 
 
 def without(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """The text with a mark in the place of each of the spans."""
+    """The text with each span replaced by the mark."""
     pieces: list[str] = []
     done = 0
     for start, stop in spans:
@@ -222,18 +223,18 @@ def without(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def last_word(text: str) -> int:
-    """Where the word at the end of a text begins."""
+    """The start of the last word of a text."""
     if not text or text[-1].isspace():
         return len(text)
     return len(text) - len(text.rsplit(None, 1)[-1])
 
 
 def decode(line: bytes) -> Any:
-    """A line of JSON as a value. Half a surrogate pair is the replacement character."""
+    """Decode a line of JSON. Half a surrogate pair becomes the replacement character."""
     try:
         return msgspec.json.decode(line)
     except msgspec.DecodeError:
-        # Slower, and more tolerant.
+        # Slower, but more tolerant.
         return _mended(json.loads(line))
 
 
@@ -248,8 +249,8 @@ def _mended(value: Any) -> Any:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """The ways in which a value may be written inside a text: as it is, in JSON, in an address,
-    and each of its lines."""
+    """The forms in which a value may be written in a text: unchanged, in JSON, in a URL, and
+    each of its lines."""
     parts = [value, value.strip()]
     lines = value.splitlines()
     if len(lines) > 1:
@@ -259,7 +260,7 @@ def _forms(value: str) -> Iterator[str]:
             yield part
             for ascii_only in (False, True):
                 written = part
-                # JSON is often carried in a string of JSON, and that in a line of it.
+                # JSON is often nested in a JSON string, and that in a line of JSON.
                 for _ in range(NESTED):
                     written = json.dumps(written, ensure_ascii=ascii_only)[1:-1]
                     yield written

@@ -1,7 +1,7 @@
-"""What may be shown to strangers: text without secrets and without the user's name.
+"""Text that may be shown to strangers: without secrets and without the user's name.
 
-Owns what a report and a log lose besides secrets: the home folder becomes ``~``, and the name of
-the user goes out of other paths.
+Besides secrets, reports and logs lose this: the home directory becomes ``~``, and the user's name
+is removed from other paths.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dragoman.redaction.redactor import Redactor
 
 
 class ReportRedactor:
-    """Takes secrets, home folders and the user's name out of a text."""
+    """Removes secrets, home directories and the user's name from a text."""
 
     def __init__(
         self, values: Iterable[str] = (), *, homes: Iterable[str] = (), user: str = ""
@@ -28,6 +28,6 @@ class ReportRedactor:
         for home in self._homes:
             text = re.sub(rf"{re.escape(home)}(?=[/\\:;,'\"\s)]|$)", "~", text)
         if len(self._user) > 2 and self._user != "root":
-            # Folders of the same user elsewhere, such as /var/folders or a mounted home.
+            # Directories of the same user elsewhere, such as /var/folders or a mounted home.
             text = re.sub(rf"(?<=[/\\]){re.escape(self._user)}(?=[/\\]|$)", "USER", text)
         return text

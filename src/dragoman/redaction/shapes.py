@@ -1,10 +1,11 @@
-"""What secrets look like: the prefixes, alphabets and lengths of well-known kinds of keys.
+"""The shapes of secrets: prefixes, alphabets and lengths of well-known kinds of keys.
 
-Owns one table of data. Prefixes, alphabets and lengths follow the rule set of gitleaks (MIT, see
+One table of data. Prefixes, alphabets and lengths follow the rule set of gitleaks (MIT, see
 NOTICE), written in our own form, and without its word boundaries, entropy and generic rules: a key
-is found wherever it stands. Rules that tell a key from ordinary text only by such a boundary, or by
-the name of a service before it, are left out. Each row is tried only on a text that holds one of
-its literals, which a text without secrets seldom does. Which names announce a secret is in `names`.
+is found at any position. Rules that need such a boundary, or the name of a service before the key,
+to distinguish it from ordinary text are omitted. Each row is tried only on a text that contains one
+of its literals, which is rare in a text without secrets. Names that announce a secret are in
+`names`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _BASE64: Final = "A-Za-z0-9+/="
 _HEX: Final = "A-Fa-f0-9"
 
 _PREFIXED: Final = (
-    # Prefixes, the alphabet of what follows, and how many characters of it there are at least.
+    # Prefixes, the alphabet after them, and the minimum number of characters.
     ("ghp_ gho_ ghu_ ghs_ ghr_", _ALNUM, 16),
     ("github_pat_", "A-Za-z0-9_", 16),
     ("glpat- gldt- glft- glrt- glimt- glcbt- gloas- glptt- glsoat- glffct- glagent-", _URL, 16),
@@ -98,14 +99,15 @@ _PREFIXED: Final = (
 )
 
 _APART: Final = "(?<![A-Za-z0-9])"
-"""Behind no letter and no digit. An underscore and a letter of another script may stand before."""
+"""Not after a letter or a digit. An underscore or a letter of another script may come before."""
 
 _MIXED: Final = r"(?=[\w-]{0,40}[0-9])(?=[\w-]{0,60}[A-Z])(?=[\w-]{0,60}[a-z])"
-"""What no word and no number in hexadecimal is."""
+"""Does not match a word or a hexadecimal number."""
 
 _SPECIAL: Final = (
-    # Short prefixes are also the ends of words (`task-`, `network-`, `pnpm_`). Apart they need
-    # little behind them; within a word they need what an ordinary word does not have.
+    # Short prefixes are also the ends of words (`task-`, `network-`, `pnpm_`). At a word boundary
+    # they need few characters after them; within a word they need characters that an ordinary word
+    # does not have.
     (
         ("sk-",),
         rf"(?:{_APART}sk-[\w-]{{8,}}|(?<![aeiou])sk-(?=[\w-]{{0,40}}[0-9])[\w-]{{20,}}"
@@ -144,8 +146,8 @@ _SPECIAL: Final = (
         ("AccountKey", "SharedAccessKey"),
         rf"(?:AccountKey|SharedAccessKey)=(?P<secret>[{_BASE64}]{{16,}})",
     ),
-    # A JSON Web Token. Begun only at the start of a word that has two dots in the right places, so
-    # that a long word is not read again from each place.
+    # A JSON Web Token. Tried only at the start of a word that has two dots in the right places, so
+    # that a long word is not scanned again from each position.
     (
         ("eyJ",),
         r"(?<![\w-])(?=[\w-]+\.[\w-]{8,}+\.)[\w-]*?(?P<secret>eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*+)",
@@ -155,16 +157,17 @@ _SPECIAL: Final = (
         r"(?s:-----BEGIN [A-Z0-9_ -]{0,64}PRIVATE KEY"
         r".*?(?:-----END [A-Z0-9_ -]{0,64}KEY(?: BLOCK)?-----|\Z))",
     ),
-    # An address keeps its host. A name alone is no secret unless it is as long as a key.
+    # A URL keeps its host. A user name alone is not a secret unless it is as long as a key.
     (("://",), r"://(?P<secret>[^/?#\s:@]*:[^/\s@]{1,256}|[^/?#\s:@]{16,256})@"),
 )
 
 _BEGINNINGS: Final = {"eyJ": r"eyJ[\w-]{8}"}
-"""Where less than the whole shape tells that a secret may have begun, as long as it may go on."""
+"""For shapes where a part already shows that a secret may have begun, while the text may
+continue."""
 
 
 class Shape(NamedTuple):
-    """One kind of secret: a literal that is always in it, and the patterns of the whole."""
+    """One kind of secret: a literal that it always contains, and the patterns of the whole."""
 
     literal: str
     pattern: str
@@ -184,12 +187,12 @@ def _shapes() -> Iterator[Shape]:
 SHAPES: Final = tuple(_shapes())
 
 _RARER: Final = " etaoinsr0123456789hdlucmfwypvbgk.,-:/_jqxzETAOINSHRDLUCMFWYPVBGKJQXZ~"
-"""Characters as they stand in texts, the commonest first."""
+"""Characters by their frequency in texts, the most common first."""
 
 
 def by_rarest(words: Iterable[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The words by the rarest character of each: a text that has not even that need not be searched
-    for the word, and a search for one character takes a small part of the time."""
+    """The words by their rarest character: a text without that character need not be searched
+    for the word, and a search for one character takes a fraction of the time."""
     found: dict[str, dict[str, None]] = {}
     for word in words:
         found.setdefault(max(word, key=_RARER.index), {})[word] = None
@@ -202,8 +205,8 @@ _BY_LITERAL: Final = {
 }
 
 _GATES: Final = {
-    # What has to follow the last character of a prefix that ends with it. Most prefixes end alike,
-    # and one search for that spares a text the searches for each of them.
+    # What must follow a prefix, by the prefix's last character. Most prefixes end alike, and one
+    # search for that replaces the searches for each of them.
     "_": r"_[A-Za-z0-9+/=.-]{10}",
     "-": r"-[A-Za-z0-9+/=._-]{8}",
     ".": r"\.[A-Za-z0-9=._-]{16}",
@@ -211,7 +214,7 @@ _GATES: Final = {
     "pat": r"pat[A-Za-z0-9]{14}\.",
 }
 _OPEN: Final = frozenset(
-    # Prefixes whose body may have the same character again before the gate is through.
+    # Prefixes whose body may contain the same character again before the gate ends.
     f"{prefix}"
     for prefixes, alphabet, _ in _PREFIXED
     for prefix in prefixes.split()
@@ -232,13 +235,14 @@ _BY_RAREST: Final = by_rarest(
 
 @functools.cache
 def compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern at its first use: a command that only looks a session up needs none of them. The
-    letters are those of ASCII: a key is one also right behind a letter of another script."""
+    """A pattern, compiled on first use: a command that only looks up a session needs none of
+    them. Letters are ASCII only: a key is recognised even directly after a letter of another
+    script."""
     return re.compile(pattern, re.ASCII)
 
 
 def literals_in(text: str) -> Iterator[str]:
-    """The literals of shapes that a text holds with enough behind them."""
+    """The literals of shapes in a text that have enough characters after them."""
     for gate, pattern, literals in _GATED:
         if gate in text and compiled(pattern).search(text):
             for literal in literals:
@@ -252,13 +256,13 @@ def literals_in(text: str) -> Iterator[str]:
 
 
 def has_literal(text: str) -> bool:
-    """Whether a text holds anything that a shape begins with."""
+    """Whether a text contains anything that a shape begins with."""
     return next(literals_in(text), None) is not None
 
 
 def may_hold(text: str) -> bool:
-    """Whether a text holds a secret by its shape, or the beginning of one."""
-    # Plain loops: this is asked of every piece of every answer.
+    """Whether a text contains a secret by its shape, or the beginning of one."""
+    # Plain loops: this runs for every chunk of every answer.
     for gate, pattern, literals in _GATED:
         if gate in text and compiled(pattern).search(text) and _begins(text, literals):
             return True
@@ -278,7 +282,7 @@ def _begins(text: str, literals: tuple[str, ...]) -> bool:
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where secrets stand in a text, by their shape. They may overlap."""
+    """The spans of secrets in a text, found by their shape. They may overlap."""
     for literal in literals_in(text):
         for shape in _BY_LITERAL[literal]:
             pattern = compiled(shape.pattern)
@@ -288,5 +292,5 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def looks_like_a_secret(text: str) -> bool:
-    """Whether a text holds a secret by its shape."""
+    """Whether a text contains a secret by its shape."""
     return next(spans(text), None) is not None

@@ -1,8 +1,8 @@
-"""A text as it reads without its encodings: terminal colours, percent signs, backslash escapes.
+"""A text without its encodings: terminal colours, percent signs, backslash escapes.
 
-Owns one decoded view of a text and the way back from a place in it to the original. A secret whose
-letters are coloured or escaped is found in the view and cut out of the original. Owns also how many
-characters of a text read as a number of characters of its view.
+Provides one decoded view of a text and maps positions in it back to the original. A secret whose
+letters are coloured or escaped is found in the view and removed from the original. Also converts
+lengths in the view to lengths in the text.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Final
 
 from dragoman.redaction.shapes import compiled
 
-# Backslashes before an escape are doubled wherever a text is written as a string of JSON. The first
+# Backslashes before an escape are doubled each time a text is written as a JSON string. The first
 # one of a run is tried with all that follow it, the others with a few: trying each of them with all
-# takes the square of their number.
+# is quadratic.
 _MORE: Final = r"(?:(?<!\\\\)\\*+|\\{0,8}+)"
 
 _ENCODED: Final = (
-    # A class of characters first, so that the search runs from one of them to the next.
+    # A character class first, so that the search jumps from one of them to the next.
     r"[%\\\x1b\x9b](?:"
-    # An address within an address has its percent signs encoded, too.
+    # A URL within a URL has its percent signs encoded, too.
     r"(?<=%)(?:25)*(?P<percent>[0-9A-Fa-f]{2})"
-    # Colours and other control sequences, also with their first character written out.
+    # Colours and other control sequences, also with their first character escaped.
     r"|(?<=\x9b)[0-9;:?]*[@-~]"
     rf"|(?:(?<=\x1b)|(?<=\\){_MORE}(?:u001[bB]|x1[bB]|033|e))"
     r"(?:\[[0-9;:?]*[@-~]|[@-Z\\^_])"
@@ -38,17 +38,17 @@ _LETTERS: Final = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
 
 
 def is_encoded(text: str) -> bool:
-    """Whether a text may read otherwise than it is written. Cheap."""
+    """Whether the decoded text may differ from the text. Cheap."""
     return "\\" in text or "%" in text or "\x1b" in text or "\x9b" in text
 
 
 def decoded(text: str) -> str:
-    """The view alone, if there is no need for the way back."""
+    """Only the view, without the mapping back."""
     return compiled(_ENCODED).sub(_plain, text)
 
 
 def size_before(text: str, place: int, size: int, most: int) -> int:
-    """How many characters before a place read as `size` characters, but for those of an escape
+    """How many characters before a position decode to `size` characters, not counting an escape
     that begins before them. Less than twice as many as necessary; `most` at most."""
     written = size
     while written < min(place, most):
@@ -60,7 +60,7 @@ def size_before(text: str, place: int, size: int, most: int) -> int:
 
 
 def size_behind(text: str, place: int, size: int, most: int) -> int:
-    """`size_before` for the characters behind a place."""
+    """`size_before` for the characters after a position."""
     written = size
     while written < min(len(text) - place, most):
         part = text[place : place + written]
@@ -80,12 +80,12 @@ def _plain(found: re.Match[str]) -> str:
 
 
 class DecodedText:
-    """The view of a text, with the way back."""
+    """The view of a text, with the mapping back."""
 
     def __init__(self, text: str) -> None:
         pieces: list[str] = []
         self._starts: list[int] = []
-        """Where each piece begins in the view, and in the text; whether it is as it was."""
+        """Where each piece begins in the view and in the text, and whether it is unchanged."""
         self._places: list[tuple[int, int, bool]] = []
         size = done = 0
 
@@ -105,7 +105,7 @@ class DecodedText:
         self.text = "".join(pieces)
 
     def origin(self, start: int, stop: int) -> tuple[int, int]:
-        """The span of the text that a span of the view was made of."""
+        """The span of the text that produced a span of the view."""
         first = self._place(start)[0]
         return first, self._place(stop - 1)[1]
 
