@@ -1,7 +1,7 @@
 """A wire peer on a transport.
 
-Owns everything that needs time: calls and their timeouts, handlers, queues and their limits, the
-end of a connection. It knows no method's name; dialects, clients and agents do.
+Everything that involves time: calls and their timeouts, handlers, queues and their limits, the end
+of a connection. Method names are known only to dialects, clients and agents.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name != "Router":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Not at the top: the clients and agents of dragoman have handlers of their own.
+    # Not at the top: dragoman's clients and agents have their own handlers.
     from dragoman.rpc.router import Router
 
     return Router

@@ -1,8 +1,8 @@
-"""The one place where an exception becomes an answer on the wire.
+"""The one place where an exception becomes a response on the wire.
 
-Owns what the other side may learn about a failure of ours: an error raised on purpose travels as
-it is, everything else becomes an internal error with an incident id, and the id and the traceback
-stand in our log. The text of an unexpected exception never travels: it may hold paths and secrets.
+Decides what the peer may learn about a failure of ours: an error raised on purpose is sent
+unchanged, everything else becomes an internal error with an incident id; the id and the traceback
+are logged. The text of an unexpected exception is never sent: it may contain paths and secrets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log: Final = logging.getLogger("dragoman.rpc")
 
 
 def to_wire(error: BaseException, method: str) -> tuple[int, str, Any]:
-    """The code, message and data to answer a request with whose handler raised `error`."""
+    """The code, message and data of the response to a request whose handler raised `error`."""
     match error:
         case RemoteError():
             return error.code, error.message, error.data
@@ -40,7 +40,7 @@ def to_wire(error: BaseException, method: str) -> tuple[int, str, Any]:
 
 
 def invalid_params(error: Exception) -> RemoteError:
-    """What a request gets whose params are not of the method's type.
+    """The response to a request whose params are not of the method's type.
 
     The decoder's message names fields and types, never values, so it is safe to send.
     """
@@ -53,7 +53,7 @@ def method_not_found(method: str) -> RemoteError:
 
 
 def from_wire(code: int, message: str, data: Any) -> RemoteError:
-    """The exception for an error that the other side answered with."""
+    """The exception for an error response."""
     if code == codes.REQUEST_CANCELLED:
         return CallCancelled(code, message, data)
     return RemoteError(code, message, data)

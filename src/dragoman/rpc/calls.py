@@ -1,8 +1,8 @@
 """Calls: how a request is sent and how it settles.
 
-A call settles exactly once, with a result or an error, by whichever comes first of the answer, the
-timeout, the caller who gives up and the end of the connection. `Requester` is the part of a
-connection that sends requests; `connection` reads the answers, and `lanes` knows what `Behind`
+A call settles exactly once, with a result or an error, by whichever comes first of the response,
+the timeout, the caller's cancellation and the end of the connection. `Requester` is the part of a
+connection that sends requests; `connection` reads the responses, and `lanes` knows what `Behind`
 waits for.
 """
 
@@ -40,41 +40,41 @@ T = TypeVar("T")
 log: Final = logging.getLogger("dragoman.rpc")
 
 Settle: TypeAlias = Callable[[Raw | None, DragomanError | None], None]
-"""Told once how a call ended: with a raw result, or with an error."""
+"""Called once when a call ends: with a raw result, or with an error."""
 
 FOREIGN: Final = (Exception, asyncio.CancelledError)
-"""What a function that is called by the pump may raise. The pump is no task, so a `CancelledError`
-here is no cancellation: the function looked at something that was cancelled."""
+"""Exceptions of functions that the pump calls. The pump is not a task, so a `CancelledError`
+here is not a cancellation: the function awaited or read something that was cancelled."""
 
 
 class Call(Struct, eq=False):
-    """A call under way, begun with `Connection.begin`."""
+    """A pending call, begun with `Connection.begin`."""
 
-    # A Struct because one is made for every call: it is made in a third of the time that a class
-    # with an `__init__` takes.
+    # A Struct because one is created for every call: that takes a third of the time of a class with
+    # an `__init__`.
     method: str
     forget: Callable[[Call], None]
-    """Called when it is given up."""
+    """Called when the caller abandons the call."""
     tell: Settle | None = None
-    """Told the end; None once it was told, or if somebody waits for it."""
+    """The completion callback; None once it was called, or if a task awaits the call."""
     future: asyncio.Future[Raw] | None = None
-    """Has the end; None once it has. For one of many calls that wait at once."""
+    """Receives the result; None once it has. For one of many calls that wait at once."""
     timeout: float = math.inf
     give_up_at: float = math.inf
     """By the clock of `Deadlines`."""
     id: Id = -1
     line: bytes | None = None
-    """The line that answered it, unmodified, from its settling on; None without an answer."""
+    """The response line, unmodified, once the call is settled; None without a response."""
 
     @property
     def settled(self) -> bool:
         return self.tell is None and self.future is None
 
     def settle(self, result: Raw | None, error: DragomanError | None) -> None:
-        """Hand over the end of the call; all but the first are without effect."""
+        """Settle the call; only the first time has an effect."""
         future, self.future = self.future, None
         if future is not None:
-            # A caller that has gone meanwhile is no reason to fail.
+            # A caller that is already gone is not an error.
             if future.done():
                 return
             if error is None:
@@ -87,18 +87,18 @@ class Call(Struct, eq=False):
             try:
                 tell(result, error)
             except FOREIGN:
-                # Others wait behind this one.
-                log.exception("whoever called %s was told its end and failed", self.method)
+                # Other calls must still be settled.
+                log.exception("the completion callback of %s failed", self.method)
 
     def give_up(self, error: DragomanError) -> None:
-        """Stop waiting: forget the id, tell the other side, drop the answer should it come."""
+        """Stop waiting: forget the id, notify the peer, drop a late response."""
         if not self.settled:
             self.forget(self)
             self.settle(None, error)
 
 
 class Awaited(Call, eq=False):
-    """A call that is its own future, as far as a task asks anything of one. One task waits.
+    """A call that acts as its own future, with the methods that a task uses. One task awaits it.
 
     A future resumes its task one loop iteration later, which costs as much as reading the response.
     `wake_now` resumes it at once, inside the callback that read the response; `connection` decides
@@ -110,9 +110,9 @@ class Awaited(Call, eq=False):
     error: DragomanError | None = None
     over: bool = False
     called_off: tuple[Any, ...] | None = None
-    """Set once the task was cancelled while it waited; whatever comes then is too late."""
+    """Set if the task was cancelled while it waited; any later result is dropped."""
     wake: Callable[[Awaited], object] | None = None
-    """Lets the task go on."""
+    """Resumes the task."""
     context: contextvars.Context | None = None
     _asyncio_future_blocking: bool = False
 
@@ -129,7 +129,7 @@ class Awaited(Call, eq=False):
                 self.wake_soon()
 
     def wake_soon(self) -> None:
-        """Let the task go on in the next turn of the event loop, if it waits."""
+        """Resume the task in the next iteration of the event loop, if it waits."""
         wake, self.wake = self.wake, None
         if wake is not None:
             assert self.loop is not None
@@ -137,8 +137,8 @@ class Awaited(Call, eq=False):
             self.loop.call_soon(wake, self, context=context)
 
     def wake_now(self) -> None:
-        """Let the task go on at once. To be called by a callback of the event loop, as the last
-        thing it does: what the task does next is done in here."""
+        """Resume the task at once. Call it from a callback of the event loop, as the last
+        statement: the next step of the task runs inside it."""
         wake, self.wake = self.wake, None
         if wake is not None:
             context, self.context = self.context, None
@@ -146,11 +146,11 @@ class Awaited(Call, eq=False):
             try:
                 context.run(wake, self)
             except RuntimeError:
-                # Not begun: what arrives was brought by a task, or in the context of this one, and
-                # no other can stand in its place. (What goes wrong in the task stays there.)
+                # Not started: the data was delivered by a task, or in the context of this one, and
+                # no second task can run inside it. (Errors of the task itself stay in the task.)
                 self.add_done_callback(wake, context=context)
 
-    # -- what a task asks of a future
+    # -- the interface of a future
 
     def __await__(self) -> Generator[Any, None, Raw]:
         try:
@@ -159,8 +159,8 @@ class Awaited(Call, eq=False):
                 yield self
             return self.result()
         finally:
-            # An error knows the frames that it went through, and with them everything of the
-            # caller: whoever keeps the call is not to keep that.
+            # An exception references the frames that it passed through, and so all variables of the
+            # caller: code that keeps the call must not keep those.
             self.error = None
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
@@ -173,8 +173,8 @@ class Awaited(Call, eq=False):
         self.wake = wake
         self.context = context
         if self.over or self.called_off is not None:
-            # Work that is carried on by another task (see `standby`) waits a turn later than it
-            # began to, and much can have happened by then.
+            # Work that another task continues (see `standby`) starts to wait one loop iteration
+            # late, and the call may have settled by then.
             self.wake_soon()
 
     def cancel(self, msg: Any = None) -> bool:
@@ -193,15 +193,15 @@ class Awaited(Call, eq=False):
         return self.answer
 
     def __repr__(self) -> str:
-        # The task that waits is shown with what it waits for, so this must not show the task.
+        # The repr of a waiting task includes what it waits for, so this must not include the task.
         return f"<call {self.id} of {self.method}>"
 
 
 class Deadlines:
-    """Gives up the calls of one connection when their time is up.
+    """Times out the calls of one connection.
 
-    It has one timer, for the first of them. A timer for each call, or a queue, would cost as much
-    as writing and reading it; to look at all that are open once in a while costs nothing.
+    It has one timer, for the earliest deadline. A timer for each call, or a queue, would cost as
+    much as writing and reading the call; an occasional scan of all open calls costs nothing.
     """
 
     __slots__ = ("_loop", "_open", "_timer", "due_at")
@@ -215,25 +215,25 @@ class Deadlines:
         self._open = open_calls
         self._timer: asyncio.TimerHandle | None = None
         self.due_at = math.inf
-        """When it looks next: never, if no call has a timeout."""
+        """When to scan next: never, if no call has a timeout."""
 
     def add(self, call: Call, timeout: float, *, left: float | None = None) -> None:
-        """Give an open call up after `timeout`, of which only `left` is left if some of it was
-        waited away, unless it settles before."""
+        """Time out an open call after `timeout`, of which only `left` remains if the call
+        already waited, unless it settles before."""
         call.timeout = timeout
         call.give_up_at = self.clock() + (timeout if left is None else left)
         if call.give_up_at < self.due_at:
             self.look_at(call.give_up_at)
 
     def look_at(self, due_at: float) -> None:
-        """Look for calls whose time is up at this time, or as soon as possible after it."""
+        """Scan for expired calls at this time, or as soon as possible after it."""
         if self._timer is not None:
             self._timer.cancel()
         self.due_at = due_at
         self._timer = self._loop.call_later(due_at - self.clock(), self._due)
 
     def close(self) -> None:
-        """The connection is over, and every call has settled."""
+        """The connection has ended, and every call has settled."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -244,7 +244,8 @@ class Deadlines:
         now = self.clock()
         due = [call for call in self._open() if call.give_up_at <= now]
         for call in sorted(due, key=lambda call: call.give_up_at):
-            # Whoever is told may make another call, or end the connection and with it the others.
+            # A completion callback may make another call, or end the connection and with it the
+            # other calls.
             call.give_up(CallTimeout(call.method, call.timeout))
         left = (call.give_up_at for call in self._open() if not call.settled)
         next_at = min(left, default=math.inf)
@@ -263,7 +264,7 @@ class Behind:
 
     def settle(self, result: Raw | None, error: DragomanError | None) -> None:
         if isinstance(error, CallTimeout):
-            # It comes from here, not from the wire, and there is nothing for it to overtake.
+            # It does not come from the wire, so it cannot overtake anything.
             self._hand_over(result, error)
         else:
             self._after.after(lambda: self._hand_over(result, error))
@@ -279,7 +280,7 @@ class Behind:
 
 
 class Requester:
-    """Sends requests and waits for their answers. The attributes are those of `Connection`."""
+    """Sends requests and waits for their responses. The attributes are those of `Connection`."""
 
     name: str
     flow: Flow
@@ -311,7 +312,7 @@ class Requester:
         settle: Settle,
         timeout: float | None = None,
     ) -> Call:
-        """Send a request; `settle` is called once with its end, in wire order.
+        """Send a request; `settle` is called once with its outcome, in wire order.
 
         The primitive under `call`: nothing waits here, not even for a full buffer.
         """
@@ -336,15 +337,15 @@ class Requester:
     ) -> Coroutine[Any, Any, Raw]:
         """Send a request and wait for its raw result.
 
-        With `after`, the result is also held back until that lane has handled everything that
-        came before it (but not from a handler of that lane, which is what it would wait for).
+        With `after`, the result is also held back until that lane has handled everything that came
+        before it (but not if called from a handler of that lane, which would wait for itself).
 
-        Raises `RemoteError` if the other side refuses, `CallTimeout`, or the `ConnectionLost` that
-        ended the connection meanwhile. If the caller is cancelled the call is given up.
+        Raises `RemoteError` if the peer refuses, `CallTimeout`, or the `ConnectionLost` that ended
+        the connection meanwhile. If the caller is cancelled, the call is abandoned.
         """
         if self._half_duplex or (self._outbox.crowded and self._outbox.is_full):
             return self._call_later(method, params, None, timeout, None, after)
-        # Handed on rather than awaited: a coroutine less for every call.
+        # Returned rather than awaited: saves a coroutine for every call.
         return self._call(method, params, None, timeout, None, after)
 
     def ask(
@@ -356,10 +357,10 @@ class Requester:
         timeout: float | None = None,
         explain: Callable[[RemoteError], Exception] | None = None,
     ) -> Coroutine[Any, Any, T]:
-        """`call`, and what `decode` makes of the result.
+        """`call`, with the result decoded by `decode`.
 
-        Raises `InvalidAnswer` where `decode` raises `msgspec.ValidationError`, and what `explain`
-        makes of a refusal in its place.
+        Raises `InvalidAnswer` if `decode` raises `msgspec.ValidationError`, and replaces a refusal
+        by the result of `explain`.
         """
         if self._half_duplex or (self._outbox.crowded and self._outbox.is_full):
             return self._call_later(method, params, decode, timeout, explain, None)
@@ -418,7 +419,7 @@ class Requester:
             call = Call(method, self._forget, Behind(future, after).settle)
             waiting = future
         elif self._peer.waits:
-            # Where many wait at once answers hardly ever come alone, and a future is cheaper.
+            # If many calls wait at once, responses rarely come alone, and a future is cheaper.
             waiting = future = asyncio.Future(loop=self._loop)
             call = Call(method, self._forget, None, future)
         else:
@@ -446,11 +447,11 @@ class Requester:
                 raise
             raise explained from error
         except ValidationError as error:
-            raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
+            raise InvalidAnswer(f"invalid response to {method}: {error}") from error
 
     async def _wait_in_handler(self, waiting: Awaitable[Raw]) -> Raw:
-        """Wait for an answer where a handler of a queued message waits for us: reading must go on,
-        see `lanes`."""
+        """Wait for a response while a handler of a queued message waits for us: reading must
+        continue, see `lanes`."""
         self.flow.calling += 1
         try:
             self.flow.evaluate()
@@ -459,7 +460,7 @@ class Requester:
             self.flow.calling -= 1
 
     def _forget(self, call: Call) -> None:
-        """A call was given up: drop its answer should it come, and tell the other side."""
+        """Abandon a call: drop a late response, and notify the peer."""
         if self._failure is not None:
             return
         self._peer.abandon(call.id)
@@ -467,5 +468,5 @@ class Requester:
             try:
                 self.post(*self.settings.cancel_notice(call.id))
             except Exception:
-                # Whoever gives up must not be kept waiting by a notice that cannot be sent.
-                log.exception("%s: %s could not be called off", self.name, call.method)
+                # The caller must not wait for a notice that cannot be sent.
+                log.exception("%s: %s could not be cancelled", self.name, call.method)

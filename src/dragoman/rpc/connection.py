@@ -1,9 +1,9 @@
 """A wire peer on a stream: the only pump of the project.
 
-Owns the order of what comes in, notifications, and the end of a connection; requests of ours are in
-`calls`, and the answers to requests of theirs are in `responder`. It does not know a method's name:
-a `Handlers` object is asked about everything that comes in. Order: what the other side sends is
-handed over in the order of the wire, and an answer after everything that came before it.
+Handles the order of inbound messages, notifications, and the end of a connection; outbound requests
+are in `calls`, and responses to inbound requests in `responder`. Method names are not known here: a
+`Handlers` object gets every inbound message. Messages are delivered in wire order, and a response
+after everything that came before it.
 """
 
 from __future__ import annotations
@@ -57,31 +57,31 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.rpc")
 
 TRACE_VARIABLE: Final = "DRAGOMAN_TRACE"
-"""The environment variable that names the file for a trace of every connection (`trace`)."""
+"""The environment variable with the path of a trace file for every connection (`trace`)."""
 
 _numbers = itertools.count(1)
 
 
 class ConnectionSettings(Struct, frozen=True):
-    """What a dialect or a user may want different on one connection."""
+    """Settings of one connection, from the dialect or the user."""
 
     jsonrpc: bool = True
-    """Whether the constant `jsonrpc` member is sent."""
+    """Whether to send the constant `jsonrpc` member."""
     half_duplex: bool = False
-    """One call at a time; others wait for their turn."""
+    """One call at a time; others wait."""
     max_line_size: int = DEFAULT_MAX_LINE_SIZE
     limits: Limits = field(default_factory=Limits)
     cancel_notice: Callable[[Id], tuple[str, Any]] | None = None
-    """The notification by which a call that we gave up is called off, if the dialect has one."""
+    """The notification that cancels a call that we abandoned, if the dialect has one."""
     reserved: Reserved | None = None
-    """A text that the dialect's values may not leave on the wire."""
+    """A text that the dialect's values must not put on the wire."""
 
 
 class Connection(Requester, Responder):
-    """One conversation over one stream, for use as ``async with``.
+    """One conversation over one stream; use it with ``async with``.
 
-    Ends by itself when the stream does; `failure` then says why, and every call that waits gets a
-    copy of it.
+    Ends by itself when the stream does; `failure` then says why, and every pending call gets a copy
+    of it.
     """
 
     def __init__(
@@ -106,25 +106,24 @@ class Connection(Requester, Responder):
             reserved=self.settings.reserved,
         )
         self.on_answer: Callable[[Call, CallError | None], None] | None = None
-        """Told about every answer once its call is settled; the call has the line."""
+        """Called for every response after its call is settled; the call has the line."""
         self.on_end: Callable[[ConnectionLost], None] | None = None
-        """Told once why the connection is over, after every call has settled and before the lanes
-        end: the place to end what no call stands for."""
+        """Called once with the reason when the connection ends, after every call has settled
+        and before the lanes end: the place to end work that no call represents."""
         self.batches: BatchHandlers | None = None
-        """Takes notifications of one chunk together where it can, in place of the handlers: a
-        message that is only passed on costs half as much then."""
-        # Kept, because asking for it costs a system call each time.
+        """Takes notifications of one chunk together if possible, in place of the handlers: this
+        halves the cost of a message that is only forwarded."""
+        # Cached, because getting it costs a system call each time.
         self._loop = asyncio.get_running_loop()
         self._half_duplex = self.settings.half_duplex
         self._later = False
-        """Whether callers were woken that go on only in the next turn of the event loop."""
+        """Whether callers were woken that resume only in the next iteration of the event loop."""
         self._deadlines = Deadlines(
             self._loop, lambda: [request.slot for request in self._peer.unanswered]
         )
         self._started = False
         self.received = 0
-        """How often something came, whatever it was: a sign of life for who doubts that there is
-        any."""
+        """How many times any data was received: a sign of life for health checks."""
         self._failure: ConnectionLost | None = None
         self._ended = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -134,11 +133,11 @@ class Connection(Requester, Responder):
         self._outbox = Outbox(stream, self.fail)
         self.flow = Flow(stream.pause_reading, stream.resume_reading, self.settings.limits)
         self._handlers.attach(self)
-        # Opened last: whatever fails above would leave it open.
+        # Opened last: a failure above would leave it open.
         self.trace: TraceSink | None = trace_of_environment() if trace is None else (trace or None)
         self._owns_trace = trace is None
 
-    # -- life
+    # -- lifecycle
 
     async def __aenter__(self) -> Self:
         self.start()
@@ -153,7 +152,7 @@ class Connection(Requester, Responder):
         await self.aclose()
 
     def start(self) -> None:
-        """Begin to read. Once only; `async with` does it."""
+        """Start reading. Once only; `async with` does it."""
         if self._started:
             raise UsageError("the connection was already started")
         self._started = True
@@ -161,17 +160,17 @@ class Connection(Requester, Responder):
 
     @property
     def stream(self) -> Stream:
-        """What carries the conversation. Only to be looked at: it is read and written here."""
+        """The stream of the connection, for inspection only: it is read and written here."""
         return self._stream.carrier
 
     @property
     def failure(self) -> ConnectionLost | None:
-        """Why the connection is over; None while it lives."""
+        """Why the connection ended; None while it is open."""
         return self._failure
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a call of ours has not been answered."""
+        """Whether a call of ours is unanswered."""
         return bool(self._peer.unanswered)
 
     async def wait_ended(self) -> ConnectionLost:
@@ -181,7 +180,7 @@ class Connection(Requester, Responder):
         return self._failure
 
     async def aclose(self) -> None:
-        """Close: what was sent leaves, calls that wait fail, handlers are cancelled and awaited.
+        """Close: flush what was sent, fail pending calls, cancel and await handlers.
 
         A handler may close its own connection; it is not awaited then.
         """
@@ -203,26 +202,27 @@ class Connection(Requester, Responder):
                     self.trace = None
 
     def hand_to(self, handlers: Handlers) -> None:
-        """Let somebody else handle what comes from now on."""
+        """Replace the handlers for all further messages."""
         handlers.attach(self)
         self._handlers = handlers
 
-    # -- what we send
+    # -- sending
 
     @property
     def is_full(self) -> bool:
-        """Whether the other side does not keep up with reading: `notify` would wait."""
+        """Whether the peer reads too slowly: `notify` would wait."""
         return self._outbox.crowded and self._outbox.is_full
 
     async def notify(self, method: str, params: Any = UNSET) -> None:
-        """Send a notification, waiting only while the other side does not keep up with reading."""
-        # Waiting comes first: many senders at once would fill the buffer before the first waits.
+        """Send a notification; waits only while the peer reads too slowly."""
+        # Wait first: otherwise many concurrent senders would fill the buffer before the first
+        # waits.
         if self._outbox.crowded and self._outbox.is_full:
             await self.drain()
         self.post(method, params)
 
     def tell(self, method: str, params: Any) -> Coroutine[Any, Any, None] | None:
-        """`notify` without a coroutine where there is nothing to wait for, which is the rule."""
+        """`notify` without a coroutine if there is nothing to wait for, which is the usual case."""
         if self._failure is not None:
             raise self._failure.fresh()
         outbox = self._outbox
@@ -244,7 +244,7 @@ class Connection(Requester, Responder):
         self._outbox.put(line)
 
     def pass_on(self, line: bytes) -> None:
-        """Send a notification that came as a line from elsewhere, as it is, without waiting."""
+        """Forward a notification line from elsewhere, unchanged, without waiting."""
         if self._failure is not None:
             raise self._failure.fresh()
         limit = self.settings.max_line_size
@@ -268,16 +268,16 @@ class Connection(Requester, Responder):
         self._outbox.put_all(lines)
 
     async def drain(self) -> None:
-        """Wait until the other side has taken enough of what was sent."""
+        """Wait until the peer has read enough of what was sent."""
         try:
             await self._outbox.drain()
         except ConnectionLost:
             if self._failure is not None:
-                # The stream knows only that it was closed, and not what for.
+                # The stream only knows that it was closed, not why.
                 raise self._failure.fresh() from None
             raise
 
-    # -- what we receive (called by the stream)
+    # -- receiving (called by the stream)
 
     def data_received(self, data: bytes) -> None:
         if self._failure is not None:
@@ -287,13 +287,13 @@ class Connection(Requester, Responder):
         outbox.held = True
         lone = False
         if len(data) >= READ_SIZE:
-            # There may be more, and then it is delivered in this same turn.
+            # There may be more, which is then delivered in this same loop iteration.
             self._let_go_on_later()
         answered: Awaited | None = None
         try:
             events = self._peer.receive(data)
             lone = len(events) == 1
-            # What came before an answer is handled before it, so nothing may be waiting for that.
+            # Messages before a response must be handled before it, so none may be queued.
             answered = self._dispatch(
                 events, alone=lone and not self.flow.queued and not self._later
             )
@@ -313,8 +313,8 @@ class Connection(Requester, Responder):
         self.fail(failure)
 
     def _dispatch(self, events: list[Event[Call]], *, alone: bool = False) -> Awaited | None:
-        """Hand everything over. If it is one answer `alone`, whoever waits for it need not wait for
-        another turn of the event loop: then the call is returned, to be woken."""
+        """Dispatch the events. If there is only one response (`alone`), its caller need not
+        wait for another loop iteration: the call is returned, to be woken."""
         answered: Awaited | None = None
         later = False
         if self.trace is not None:
@@ -339,7 +339,7 @@ class Connection(Requester, Responder):
                 call: Call = event.slot  # type: ignore[union-attr]
                 call.line = event.line  # type: ignore[union-attr]
                 future = call.future
-                # `Call.settle` written out twice, because this is how nearly every call ends.
+                # `Call.settle` written out twice, because nearly every call ends this way.
                 if future is not None:
                     call.future = None
                     if not future.done():
@@ -366,7 +366,7 @@ class Connection(Requester, Responder):
         return answered
 
     def _let_go_on_later(self) -> None:
-        """Until this turn of the event loop is over, no caller overtakes one that was woken."""
+        """Until this loop iteration is over, no caller overtakes one that was woken."""
         if not self._later:
             self._later = True
             self._loop.call_soon(self._turn_over)
@@ -380,7 +380,7 @@ class Connection(Requester, Responder):
                 failure = boundary.from_wire(error.code, error.message, error.data)
                 self._settle_failed(call, failure, line)
             case Invalid(slot=call, reason=reason, line=line):
-                answer = InvalidAnswer(f"the answer to {call.method} is none: {reason}")
+                answer = InvalidAnswer(f"invalid response to {call.method}: {reason}")
                 self._settle_failed(call, answer, line)
             case Repeated(request=request, reply=reply):
                 self._send(reply)
@@ -408,9 +408,9 @@ class Connection(Requester, Responder):
         try:
             self.on_answer(call, error)
         except FOREIGN:
-            log.exception("%s: whoever is told about answers failed", self.name)
+            log.exception("%s: the callback for responses failed", self.name)
         except BaseException:
-            # The process is to end; but who has an answer must not wait for it all the same.
+            # The process is about to end, but a caller whose response is here must still get it.
             if type(call) is Awaited:
                 call.wake_soon()
             raise
@@ -429,7 +429,7 @@ class Connection(Requester, Responder):
         self._outbox.put(line)
 
     def fail(self, failure: ConnectionLost) -> None:
-        """End the connection: settle every call that waits. Only the first reason counts."""
+        """End the connection: settle every pending call. Only the first reason counts."""
         if self._failure is not None:
             return
         self._failure = failure
@@ -445,22 +445,22 @@ class Connection(Requester, Responder):
             try:
                 self.on_end(failure)
             except FOREIGN:
-                log.exception("%s: whoever is told about the end failed", self.name)
+                log.exception("%s: the callback for the end failed", self.name)
         self._start.dismiss()
-        # Nobody is left to answer to. What was queued before the end is still worked off.
+        # There is no peer left to respond to. Items queued before the end are still handled.
         for task in self._inbound.values():
             cancel_soon(task)
         self._deadlines.close()
         self.flow.close(failure)
         self._ended.set()
         if isinstance(failure, Overflow | LineTooLong):
-            # The stream itself is still open, and nothing sensible can come from it any more.
+            # The stream itself is still open, but nothing useful can come from it any more.
             self._stream.pause_reading()
             self.tasks.start(self._stream.aclose(), "close the stream")
 
 
 def trace_of_environment() -> Trace | None:
-    """The trace that the environment asks for, if it does."""
+    """The trace requested by the environment, if any."""
     if not os.environ.get(TRACE_VARIABLE):
         return None
     # Not at the top: a program without a trace does not load it.

@@ -1,16 +1,16 @@
-"""Ordered queues between the pump and its consumers, and the limits of what they hold.
+"""Ordered queues between the pump and its consumers, and their limits.
 
-Owns back-pressure on reading. It knows how much is waiting, not what it is.
+Handles back-pressure on reading. It knows how much is queued, not what it is.
 
-What happens when a consumer is slower than the other side:
+What happens if a consumer is slower than the peer:
 
-1. Over `soft_size` waiting, reading pauses; the other side is held back by its full pipe.
-2. If reading is paused and whoever should consume waits for an answer on this same connection
-   (a handler that makes a call, or no progress for `stall_interval`), reading goes on, or the two
-   would wait for each other for ever. Memory may then grow to `hard_size`.
-3. Over `hard_size` reading pauses in any case. If nothing is taken for `overflow_timeout`, the
-   lane that holds most is cut: its consumer gets what was queued and then `Overflow`. The
-   connection and all other lanes go on.
+1. Above `soft_size`, reading pauses; the full pipe then stops the peer.
+2. If reading is paused and the consumer waits for a response on this same connection (a handler
+   that makes a call, or no progress for `stall_interval`), reading continues, or the two would
+   wait for each other for ever. Memory may then grow to `hard_size`.
+3. Above `hard_size` reading pauses in any case. If nothing is taken for `overflow_timeout`, the
+   largest lane is cut: its consumer gets what was queued and then `Overflow`. The connection and
+   all other lanes continue.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ T = TypeVar("T")
 log: Final = logging.getLogger("dragoman.rpc")
 
 ITEM_SIZE: Final = 512
-"""Counted for every waiting item beside its bytes: about what a small decoded message takes."""
+"""Counted for every queued item in addition to its bytes: about the size of a small decoded
+message."""
 
 UNHURRIED_INTERVAL: Final = 0.005
-"""Seconds until a consumer is woken for something that nobody waits for: less than anybody sees,
-and long enough that a hundred such things in a row wake it once."""
+"""Seconds until a consumer is woken for an item that is not urgent: short enough to go
+unnoticed, and long enough that a hundred such items in a row wake it once."""
 
 
 class Limits(Struct, frozen=True):
-    """What may wait on one connection, all lanes together."""
+    """The limits for queued items on one connection, all lanes together."""
 
     soft_size: int = 4 * 1024 * 1024
     hard_size: int = 32 * 1024 * 1024
@@ -50,11 +51,11 @@ class Limits(Struct, frozen=True):
 
 
 consuming: ContextVar[Flow | None] = ContextVar("consuming", default=None)
-"""The flow whose item is being handled in this context: a call made in it must be answered."""
+"""The flow whose item is being handled in this context: a call made in it must get its response."""
 
 
 class Flow:
-    """How much waits on one connection, and whether its stream is read."""
+    """How much is queued on one connection, and whether its stream is read."""
 
     __slots__ = (
         "_failure",
@@ -90,16 +91,17 @@ class Flow:
         self.queued = 0
         self.taken = 0
         self.calling = 0
-        """Handlers of this connection's items that wait for an answer on it right now."""
+        """Number of handlers of this connection's items that wait for a response on it right
+        now."""
         self.held = 0
-        """Who wants nothing more to be read for now, whatever waits."""
+        """Holders that want reading paused, however little is queued."""
         self.stalled = False
         self.paused = False
         self.blocked = False
         """Whether the limits matter at the moment, so that the usual case is one comparison."""
 
     def evaluate(self) -> None:
-        """Pause or resume reading, as the rules above say. To be called when something changed."""
+        """Pause or resume reading by the rules above. Call it after every change."""
         if self._failure is not None:
             return
         limits = self._limits
@@ -114,7 +116,7 @@ class Flow:
         elif not pausing and self.paused:
             self.paused = False
             self._resume()
-        # While somebody holds, nobody's queue is the reason, and none is looked after.
+        # While reading is held, no queue is the reason, so no queue is checked for a stall.
         if wanted and self._timer is None:
             self._arm()
         elif not wanted and self._timer is not None:
@@ -122,22 +124,22 @@ class Flow:
             self._timer = None
 
     def hold(self) -> None:
-        """Read nothing more until `release`."""
+        """Stop reading until `release`."""
         self.held += 1
         self.evaluate()
 
     def release(self) -> None:
-        """Read on, unless somebody else holds or the limits are reached."""
+        """Resume reading, unless there is another holder or the limits are reached."""
         self.held -= 1
         self.evaluate()
 
     def progressed(self) -> None:
-        """Something was taken while the limits mattered."""
+        """An item was taken while the limits mattered."""
         self.stalled = False
         self.evaluate()
 
     def close(self, failure: ConnectionLost) -> None:
-        """The connection is over: every lane ends, after what it still holds."""
+        """The connection has ended: every lane ends after its remaining items."""
         self._failure = failure
         self.blocked = False
         if self._timer is not None:
@@ -175,7 +177,7 @@ class Flow:
         lane = max(self._lanes, key=lambda lane: lane.size, default=None)
         if lane is not None:
             log.warning(
-                "a consumer did not read for %g s and is cut off", self._limits.overflow_timeout
+                "a consumer did not read for %g s; its lane is cut", self._limits.overflow_timeout
             )
             lane.end(
                 Overflow(
@@ -183,7 +185,7 @@ class Flow:
                     f"{lane.size} bytes waited for {self._limits.overflow_timeout:g} s"
                 )
             )
-            # What the cut lane holds stays readable, but it no longer holds the others back.
+            # The items of the cut lane stay readable, but it no longer blocks the other lanes.
             self.queued -= lane.size
             lane.size = 0
             self.leave(lane)
@@ -198,7 +200,7 @@ class Lane(Generic[T]):
         self._flow = flow
         self._loop = asyncio.get_running_loop()
         self.items: deque[T] = deque()
-        """What is queued, oldest first: to look at before waiting, not to change."""
+        """The queued items, oldest first: for inspection before waiting, not to be changed."""
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ended: ConnectionLost | None = None
@@ -227,8 +229,8 @@ class Lane(Generic[T]):
             flow.evaluate()
 
     def put_unhurried(self, item: T, size: int) -> None:
-        """`put`, but the consumer is only woken `UNHURRIED_INTERVAL` later, together with whatever
-        else has come by then; earlier if something else wakes it."""
+        """`put`, but the consumer is only woken `UNHURRIED_INTERVAL` later, together with
+        everything else that has come by then; earlier if something else wakes it."""
         waiter, self._waiter = self._waiter, None
         self.put(item, size)
         self._waiter = waiter
@@ -236,19 +238,19 @@ class Lane(Generic[T]):
             self._timer = self._loop.call_later(UNHURRIED_INTERVAL, self._time_to_wake)
 
     def follow(self, item: T) -> None:
-        """Queue an item that did not come from the wire. It weighs nothing and is never dropped."""
+        """Queue an item that did not come from the wire. It has no size and is never dropped."""
         self.items.append(item)
         self.wake()
 
     def end(self, failure: ConnectionLost) -> None:
-        """Nothing more will come; after what is queued, `get` raises a copy of `failure`."""
+        """End the lane: after the queued items, `get` raises a copy of `failure`."""
         if self._ended is None:
             self._ended = failure
             self.wake()
 
     def close(self) -> None:
-        """The consumer has gone: forget what is queued and take nothing more."""
-        self.end(ConnectionLost("nobody reads this any more"))
+        """The consumer has stopped: drop the queued items and accept no more."""
+        self.end(ConnectionLost("the consumer has stopped reading"))
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -267,8 +269,8 @@ class Lane(Generic[T]):
         flow.taken += 1
         size = self.size
         if size:
-            # Each item counts for the mean: the sum is what has to be right, and a size kept for
-            # every item would cost as much as queueing it does.
+            # Each item counts as the mean size: only the sum has to be right, and storing a size
+            # for every item would cost as much as queueing it.
             share = size // (len(items) + 1)
             self.size = size - share
             flow.queued -= share
@@ -296,10 +298,10 @@ class Lane(Generic[T]):
         self.wake()
 
     def wake(self) -> None:
-        """Let the consumer look, if it waits."""
+        """Wake the consumer, if it waits."""
         waiter = self._waiter
         if waiter is not None:
-            # Much can come before the consumer goes on, and none of it has to wake it again.
+            # More may come before the consumer resumes, and need not wake it again.
             self._waiter = None
             if not waiter.done():
                 waiter.set_result(None)
@@ -308,9 +310,9 @@ class Lane(Generic[T]):
 class HandlerLane(Generic[T]):
     """A lane whose items are handled one after another by a function, async or not.
 
-    One task works it off and ends when nothing is left, so a thousand idle lanes are a thousand
-    empty queues and no task. A failing handler is logged and does not stop the others. If the lane
-    is cut, `on_cut` is called after the last item with the reason; what comes later is dropped.
+    One task handles them and ends when the queue is empty, so a thousand idle lanes are a thousand
+    empty queues without a task. A failing handler is logged and does not stop the others. If the
+    lane is cut, `on_cut` is called after the last item with the reason; later items are dropped.
     """
 
     __slots__ = ("_handler", "_lane", "_on_cut", "_tasks", "_worker")
@@ -343,9 +345,10 @@ class HandlerLane(Generic[T]):
         return self._worker is not None and self._worker is asyncio.current_task()
 
     def after(self, then: Callable[[], None]) -> None:
-        """Call `then` once everything queued so far has been handled; at once if nothing is.
+        """Call `then` once everything queued so far has been handled; at once if the queue is
+        empty.
 
-        It is called in every case, also if the lane is cut or closed meanwhile.
+        It is always called, even if the lane is cut or closed meanwhile.
         """
         if self._worker is not None:
             self._lane.follow(_Then(then))
@@ -353,7 +356,7 @@ class HandlerLane(Generic[T]):
             _Then(then)()
 
     def close(self) -> None:
-        """Forget what is queued and take nothing more; whoever waits behind it need not wait."""
+        """Drop the queued items and accept no more; waiters behind them are released."""
         waiting = [item for item in self._lane.items if isinstance(item, _Then)]
         self._lane.close()
         for then in waiting:
@@ -383,7 +386,8 @@ class HandlerLane(Generic[T]):
             if waiting is not None and inspect.isawaitable(waiting):
                 await waiting
         except asyncio.CancelledError:
-            # It may also be what the handler waited for that was cancelled, and not this task.
+            # The cancellation may also be of something that the handler awaited, and not of this
+            # task.
             if was_cancelled():
                 raise
             log.exception("the handler of a notification failed")
@@ -392,7 +396,7 @@ class HandlerLane(Generic[T]):
 
 
 class _Then:
-    """Stands in a lane for somebody who waits until everything before it was handled."""
+    """A marker in a lane for a waiter: everything before it was handled."""
 
     __slots__ = ("_then",)
 
@@ -403,4 +407,4 @@ class _Then:
         try:
             self._then()
         except Exception:
-            log.exception("what had to follow a notification failed")
+            log.exception("a callback after a notification failed")

@@ -1,8 +1,8 @@
-"""Two connections in one process that hand notifications to each other as they are.
+"""Two connections in one process that pass notifications to each other without encoding them twice.
 
-Owns the pair. Order, back-pressure, limits and the end are those of any connection. A notification
-is encoded once, by its sender, and its reader decodes nothing but the body; requests and answers,
-of which there are few, are lines.
+Order, back-pressure, limits and the end are those of any connection. A notification is encoded
+once, by its sender, and its reader decodes only the body; requests and responses, of which there
+are few, are lines.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def linked(client: ConnectionSettings, agent: ConnectionSettings) -> tuple[LinkE
 
 
 class LinkEnd(Connection):
-    """One end. Made by `linked` only; its handlers are set by `hand_to`."""
+    """One end. Created only by `linked`; its handlers are set by `hand_to`."""
 
     _peer: LinkState[Call]
     _outbox: _MessageOutbox
@@ -57,7 +57,7 @@ class LinkEnd(Connection):
 
 
 class _MessageOutbox(Outbox):
-    """Gathers notifications and lines, and hands them over without joining them."""
+    """Collects notifications and lines, and delivers them without joining them."""
 
     __slots__ = ()
     _stream: LineStream
@@ -78,7 +78,7 @@ class _MessageOutbox(Outbox):
         try:
             self._stream.write_lines(lines, size)
         except ConnectionLost:
-            # The stream says soon and once why it is over.
+            # The stream reports soon, and once, why it ended.
             return
         self._maybe_unsent_size = unsent_size = self._maybe_unsent_size + size
         if unsent_size > HIGH_WATER_SIZE:

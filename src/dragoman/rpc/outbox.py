@@ -1,10 +1,10 @@
-"""Lines on their way out, gathered so that many small ones leave in one system call.
+"""Outgoing lines, collected so that many small ones leave in one system call.
 
-Owns the moment of writing: lines put here during one turn of the event loop are handed to the
-stream together, at the end of that turn or as soon as they fill a buffer; those put while what
-came in is handled, as soon as it has been. Where two ends take turns, the next line is all there
-is to send, so the first one after a lone message came in leaves at once. It does not know what
-the lines say.
+Decides when to write: lines put here during one iteration of the event loop are passed to the
+stream together, at the end of that iteration or as soon as they fill a buffer; those put while
+inbound data is handled, as soon as it has been. If both ends take turns, the next line is all there
+is to send, so the first one after a lone inbound message leaves at once. The content of lines is
+not known here.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dragoman.errors import ConnectionLost, Overflow
 from dragoman.transports.base import HIGH_WATER_SIZE, Stream
 
 FLUSH_SIZE: Final = 64 * 1024
-"""A full buffer does not wait for the end of the turn: this is what a pipe takes at once."""
+"""A full buffer does not wait for the end of the iteration: this is what a pipe takes at once."""
 
 MAX_UNSENT_SIZE: Final = 64 * 1024 * 1024
-"""Above this the other side counts as gone: senders that can wait were held back long before, so
-only answers to its own requests can have filled the buffer, and it does not read them."""
+"""Above this the peer counts as gone: senders that can wait were held back long before, so only
+responses to its own requests can have filled the buffer, and it does not read them."""
 
 
 class Outbox:
@@ -46,24 +46,24 @@ class Outbox:
         self._lines: list[bytes] = []
         self._size = 0
         self._at_once = False
-        # What the stream has yet to send is at most this. It was that when it was last asked, and
-        # grows by what it is given; to ask it after every line would cost more than the line.
+        # An upper bound for what the stream has yet to send: its value when last asked, plus
+        # everything written since; asking after every line would cost more than the line.
         self._maybe_unsent_size = 0
         self.held = False
-        """Whether what is put only gathers: until the end of the turn, or until `release`. To be
-        set by whoever begins to handle what came in."""
+        """Whether lines are only collected: until the end of the iteration, or until `release`.
+        Set by the code that begins to handle inbound data."""
         self.crowded = False
-        """Whether `is_full` may be true: an attribute, because every sender looks at it."""
+        """Whether `is_full` may be true: an attribute, because every sender checks it."""
 
     def put(self, line: bytes) -> None:
-        """Send a line soon, after those that were put before it."""
+        """Send a line soon, after the lines before it."""
         self._lines.append(line)
         self._size = size = self._size + len(line)
         if size >= FLUSH_SIZE or not self.held:
             self._leave(size)
 
     def _leave(self, size: int) -> None:
-        """Flush what was gathered, or have it flushed at the end of the turn."""
+        """Flush the collected lines, or schedule that for the end of the iteration."""
         if size >= FLUSH_SIZE:
             self.flush()
         elif self._at_once:
@@ -81,14 +81,14 @@ class Outbox:
             self.put(lines[-1])
 
     def release(self, *, lone: bool) -> None:
-        """What came in was handled; `lone` if it was one message."""
+        """The inbound data was handled; `lone` if it was one message."""
         self.held = False
         self._at_once = lone
         if self._lines:
             self.flush()
 
     def flush(self) -> None:
-        """Hand everything to the stream now."""
+        """Write everything to the stream now."""
         lines = self._lines
         if len(lines) == 1:
             data = lines.pop() + b"\n"
@@ -102,8 +102,8 @@ class Outbox:
         try:
             self._stream.write(data)
         except ConnectionLost:
-            # Not the end yet: an answer may still be on its way to us, and the stream says soon
-            # and once why it is over, which is the better reason to give to those who wait.
+            # Not the end yet: a response may still be on its way to us, and the stream reports
+            # soon, and once, why it ended, which is the better reason for pending calls.
             return
         self._maybe_unsent_size = size = self._maybe_unsent_size + len(data)
         if size > HIGH_WATER_SIZE:
@@ -114,22 +114,20 @@ class Outbox:
         self.crowded = unsent_size > HIGH_WATER_SIZE
         if unsent_size > MAX_UNSENT_SIZE:
             self._failed(
-                Overflow(
-                    f"the other side does not read: more than {MAX_UNSENT_SIZE} bytes are waiting"
-                )
+                Overflow(f"the peer does not read: more than {MAX_UNSENT_SIZE} bytes are waiting")
             )
 
     @property
     def is_full(self) -> bool:
         """Whether a sender that can wait should do so (`drain`)."""
-        # What is unsent grows by writing only, so there is nothing to look at before.
+        # The unsent size grows only by writing, so there is nothing to check before.
         if self.crowded:
             self._maybe_unsent_size = unsent_size = self._stream.unsent_size
             self.crowded = unsent_size > HIGH_WATER_SIZE
         return self.crowded
 
     async def drain(self) -> None:
-        """Wait until the other side has read enough."""
+        """Wait until the peer has read enough."""
         self.flush()
         await self._stream.drain()
 

@@ -33,15 +33,16 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.rpc")
 
 MAX_INBOUND: Final = 4096
-"""Requests of the other side handled at once; the next is refused as overloaded, unexecuted."""
+"""Maximum number of inbound requests handled at once; the next is refused as overloaded and
+does not run."""
 
 MAX_INBOUND_SIZE: Final = 64 * 1024 * 1024
-"""Bytes of the requests handled at once above which the next is refused too: each keeps its line
-until it is answered, and a handler may take its time."""
+"""Maximum number of bytes of the requests handled at once; above it the next is refused too:
+each keeps its line until its response, and a handler may take long."""
 
 
 class Handlers(Protocol):
-    """What the owner of a connection makes of what comes in.
+    """Handles the inbound messages of a connection.
 
     All methods are called by the pump, in wire order, and must not block.
     """
@@ -50,32 +51,33 @@ class Handlers(Protocol):
         """Called once, before anything else, with the connection that is being served."""
 
     def request(self, request: Request) -> Any:
-        """Answer a request: return the result, or a coroutine that will. Raise to refuse. Whoever
-        returns `LATER` answers by `Connection.answer` or `Connection.refuse`."""
+        """Handle a request: return the result, or a coroutine that returns it. Raise to refuse.
+        After returning `LATER`, respond with `Connection.answer` or `Connection.refuse`."""
 
     def notification(self, notification: Notification) -> None:
         """Take note."""
 
     def noise(self, noise: Noise | Stray) -> None:
-        """Something came that is no message, an answer that fits no question, a second request
-        with an id that is still open, or one too many at once."""
+        """Handle anything else: input that is not a message, a response without a request, a
+        second request with an id that is still open, or a request above the limit."""
 
 
 class BatchHandlers(Protocol):
-    """Takes many notifications at once that would each be handled alike: see `Connection.batches`.
+    """Takes many similar notifications at once: see `Connection.batches`.
 
     Called by the pump, and must not block.
     """
 
     def count_alike(self, events: Sequence[Event[Call]]) -> int:
-        """How many messages at the beginning of what came in `notifications` takes together."""
+        """How many messages at the beginning of the received ones `notifications` takes
+        together."""
 
     def notifications(self, notifications: Sequence[Notification]) -> None:
-        """Take note of all of them, in this order."""
+        """Handle all of them, in this order."""
 
 
 class Ignore:
-    """Handlers that know no method: requests are refused, the rest is dropped."""
+    """Handlers without methods: requests are refused, the rest is dropped."""
 
     def attach(self, connection: Connection) -> None:
         pass
@@ -91,17 +93,17 @@ class Ignore:
 
 
 class Later(enum.Enum):
-    """What a handler returns that will answer by itself."""
+    """Returned by a handler that will respond by itself."""
 
     LATER = "later"
 
 
 LATER: Final = Later.LATER
-"""Returned by a handler of a request: somebody will call `answer` or `refuse` for it, once."""
+"""Returned by a request handler: `answer` or `refuse` will be called for it, once."""
 
 
 class Responder:
-    """Handles what the other side asks. The attributes are those of `Connection`."""
+    """Handles the peer's requests. The attributes are those of `Connection`."""
 
     name: str
     tasks: TaskOwner
@@ -116,7 +118,7 @@ class Responder:
         self._inbound: dict[Id, asyncio.Task[None]] = {}
         self._inbound_size = 0
         self._deferred: dict[Id, int] = {}
-        """Requests that somebody will answer later, with their sizes."""
+        """Requests that will be answered later, with their sizes."""
 
     # -- for the connection
 
@@ -132,7 +134,7 @@ class Responder:
     # -- for handlers
 
     def answer(self, request: Request, result: Any) -> None:
-        """Answer a request whose handler returned `LATER`. Nothing happens after the end."""
+        """Answer a request whose handler returned `LATER`. No effect after the end."""
         self._inbound_size -= self._deferred.pop(request.id, 0)
         self._answer(request, result)
 
@@ -142,13 +144,13 @@ class Responder:
         self._refuse(request, code, message, data)
 
     async def wait_answered(self) -> None:
-        """Wait until no request of theirs is being handled, but for the one that waits here."""
+        """Wait until no inbound request is being handled, except the one that waits here."""
         here = asyncio.current_task()
         while waiting := [task for task in self._inbound.values() if task is not here]:
             await asyncio.wait(waiting)
 
     def cancel_inbound(self, id: Id) -> None:
-        """Cancel the handler of a request of theirs; it is answered as cancelled."""
+        """Cancel the handler of an inbound request; its response is "cancelled"."""
         task = self._inbound.get(id)
         if task is not None:
             cancel_soon(task)
@@ -163,7 +165,7 @@ class Responder:
             or self._inbound_size > MAX_INBOUND_SIZE
         ):
             self._refuse(request, codes.OVERLOADED, "too many requests at once", None)
-            self._noise(Noise(request.line, "a request too many at once"))
+            self._noise(Noise(request.line, "too many requests at once"))
             return
         try:
             result = self._handlers.request(request)
@@ -176,10 +178,10 @@ class Responder:
                 self._inbound[request.id] = task
                 self._inbound_size += len(request.line)
                 if self._failure is not None:
-                    # The connection ended in its first step, when it did not stand here yet.
+                    # The connection ended during its first step, before the task was registered.
                     cancel_soon(task)
         elif result is LATER:
-            # It may have been answered before this.
+            # It may have been answered before.
             if self._peer.is_open(request.id):
                 self._deferred[request.id] = size = len(request.line)
                 self._inbound_size += size
@@ -193,7 +195,8 @@ class Responder:
             except asyncio.CancelledError as error:
                 if was_cancelled():
                     raise
-                # Nobody called the request off: the handler let the end of something else escape.
+                # The request was not cancelled: the handler let the cancellation of something else
+                # escape.
                 self._refuse(request, *boundary.to_wire(error, request.method))
                 return
             except (SystemExit, KeyboardInterrupt, GeneratorExit):
@@ -203,17 +206,17 @@ class Responder:
                 self._refuse(request, *boundary.to_wire(error, request.method))
                 return
             if self._outbox.crowded and self._outbox.is_full:
-                # Many long answers at once would overflow a reader that only needs its time.
+                # Many long responses at once would overflow a reader that is only slow.
                 with contextlib.suppress(ConnectionLost):
                     await self._outbox.drain()
             self._answer(request, result)
         except asyncio.CancelledError:
-            # Either the other side called it off, or the connection is going down; then there is
-            # nobody to answer and `_refuse` does nothing.
+            # Either the peer cancelled it, or the connection is closing; then there is no peer to
+            # respond to and `_refuse` does nothing.
             self._refuse(request, codes.REQUEST_CANCELLED, "the request was cancelled", None)
             raise
         finally:
-            # One that never had to wait never stood there.
+            # A request that never had to wait was never registered.
             task = self._inbound.pop(request.id, None) if self._inbound else None
             if task is not None:
                 self.tasks.forget(task)
@@ -237,11 +240,12 @@ class Responder:
         try:
             line = self._peer.failure(request.id, code, message, data)
         except Exception:
-            log.exception("%s: the error of %s cannot be sent", self.name, request.method)
+            log.exception("%s: the error response to %s cannot be sent", self.name, request.method)
             try:
                 line = self._peer.failure(request.id, codes.INTERNAL_ERROR, "Internal error")
             except MessageTooLong:
-                # A long id and a low limit. What can never be answered would stay open for ever.
+                # A long id and a low limit. Without a possible response it would stay open for
+                # ever.
                 self.fail(Overflow("a request cannot be answered: its id alone fills a line"))
                 return
         self._send(line)

@@ -1,8 +1,8 @@
-"""Handlers by method name: the usual way to answer a connection.
+"""Handlers by method name: the usual way to serve a connection.
 
-Owns a table from method names to functions, and the decoding of params into the type that a
-function asked for. It does not know which methods exist; whoever fills the table does. Request
-handlers run concurrently; the handlers of notifications run one after another for each lane.
+Maps method names to functions, and decodes params into the type that a function declares. Its users
+fill the table. Request handlers run concurrently; notification handlers run one after another in
+each lane.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ T = TypeVar("T")
 _EMPTY: Final = Raw(b"{}")
 
 MAX_LANES: Final = 10_000
-"""Lanes of one router. Their keys come from the other side, and each takes about a kilobyte; those
-that come after so many share a lane, which keeps their order and gives up only their independence.
-"""
+"""Maximum number of lanes of one router. Their keys come from the peer, and each takes about a
+kilobyte; further keys share a lane, which keeps their order but not their independence."""
 
 _SHARED: Final = object()
 
@@ -44,8 +43,8 @@ class _Route(Struct):
 class Router:
     """Serves one connection from tables that are filled before it starts.
 
-    A plain `def` handler runs inside the pump and must not block; an `async def` handler of a
-    request gets a task, one of a notification takes its turn in its lane.
+    A plain `def` handler runs inside the pump and must not block; an `async def` request handler
+    gets a task, a notification handler runs in its lane.
     """
 
     def __init__(
@@ -54,9 +53,9 @@ class Router:
         on_noise: Callable[[Noise | Stray], None] | None = None,
         on_cut: Callable[[Hashable, Overflow], None] | None = None,
     ) -> None:
-        """`on_noise` is told what is no message or fits nothing; `on_cut` is told the key of a lane
-        that lost messages because its handlers were too slow, after the last that it got (an object
-        of no meaning for the lane that is shared by the keys over `MAX_LANES`)."""
+        """`on_noise` gets input that is not a message or matches nothing; `on_cut` gets the key
+        of a lane that lost messages because its handlers were too slow, after its last message
+        (a meaningless object for the lane that is shared by the keys over `MAX_LANES`)."""
         self._requests: dict[str, _Route] = {}
         self._notifications: dict[str, _Route] = {}
         self._lanes: dict[Hashable, HandlerLane[tuple[_Route, Any]]] = {}
@@ -72,7 +71,7 @@ class Router:
     def on_request(
         self, method: str, handler: Callable[[T], Any], params: type[T] | None = None
     ) -> None:
-        """Answer `method` with what `handler` returns (or awaits to), given the decoded params.
+        """Answer `method` with the result of `handler`, given the decoded params.
 
         Without `params` the handler gets the raw ones.
         """
@@ -88,19 +87,19 @@ class Router:
     ) -> None:
         """Call `handler` for each `method` notification, in wire order.
 
-        Async handlers of one lane run one after another; `lane_of` tells the lane of a
-        notification (say, by its session), and without it all share one.
+        Async handlers of one lane run one after another; `lane_of` returns the lane of a
+        notification (for example, by its session), and without it all share one.
         """
-        # A plain function may return an awaitable too; that shows when it is called.
+        # A plain function may return an awaitable too, which is only known after the call.
         inline = not inspect.iscoroutinefunction(handler)
         self._notifications[method] = _Route(_decoder(params), handler, inline, lane_of)
 
     def lane(self, key: Hashable = None) -> HandlerLane[tuple[_Route, Any]]:
-        """The lane of a key, to hold back the answer to a call until it is worked off."""
+        """The lane of a key, to hold back the response to a call until the lane is empty."""
         lane = self._lanes.get(key)
         if lane is None and (_SHARED in self._lanes or len(self._lanes) >= MAX_LANES):
-            # From the first such key on, for good: a key that moved to a lane of its own when
-            # another was forgotten would overtake what it left behind in the shared one.
+            # From the first such key on, permanently: a key that moved to its own lane when another
+            # was removed would overtake its items in the shared one.
             key = _SHARED
             lane = self._lanes.get(key)
         if lane is None:
@@ -114,7 +113,7 @@ class Router:
         return lane
 
     def forget_lane(self, key: Hashable) -> None:
-        """Drop a lane that is not needed any more (its session is closed), and what it holds."""
+        """Drop a lane that is no longer needed (its session is closed), and its items."""
         lane = self._lanes.pop(key, None)
         if lane is not None:
             lane.close()
@@ -165,7 +164,7 @@ def _decoder(params: type[T] | None) -> Callable[[Raw], Any]:
     decode = msgspec.json.Decoder(params).decode
 
     def read(raw: Raw) -> Any:
-        # Params may be left out; a type whose fields are all optional accepts that.
+        # Params may be omitted; a type whose fields are all optional accepts that.
         return decode(_EMPTY if raw is NO_PARAMS else raw)
 
     return read

@@ -1,14 +1,14 @@
-"""Work that is begun at once, inside the callback that asks for it, and ends up in a task.
+"""Start work at once, inside the callback that requests it, and move it to a task if it waits.
 
-Owns the first step of a coroutine. A task begins one turn of the event loop after it was made, and
-that turn costs as much as answering a small request does; most requests are answered without
-waiting for anything. It does not know what the work is; `connection` does.
+Handles the first step of a coroutine. A task starts one iteration of the event loop after it was
+created, and that iteration costs as much as answering a small request; most requests are answered
+without waiting. The work itself is defined in `connection`.
 
 Python 3.12 can start a task like that. In 3.11 one task of each connection stands by: the first
 step runs in its name and in its context, and if the work has to wait, that task takes it over and
-another one stands by. Nobody can tell the difference: whatever a step may leave behind in the task
-(a reference, a callback, a changed context, a cancellation) is looked for, and a task with any of
-it is not used a second time.
+another one stands by. There is no visible difference: everything that a step may leave behind in
+the task (a reference, a callback, a changed context, a cancellation) is checked, and a task with
+any of it is not used a second time.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Any, Final, TypeAlias
 from dragoman.rpc.tasks import TaskOwner
 
 Work: TypeAlias = Coroutine[Any, Any, None]
-"""What is begun. It lets no error out, and if it was given a task it says so to the `TaskOwner`
-with `forget` as the last thing it does."""
+"""The work to start. It lets no exception out, and if it was given a task it calls `forget` of
+the `TaskOwner` as its last statement."""
 
 
 # These two are documented for those who extend asyncio.
@@ -36,7 +36,7 @@ _weak_references: Final = weakref.getweakrefcount
 
 
 class OrdinaryStart:
-    """Begins work one turn of the event loop later, in a task: any interpreter can do that."""
+    """Starts work one loop iteration later, in a task: any interpreter can do that."""
 
     __slots__ = ("_tasks",)
 
@@ -44,15 +44,15 @@ class OrdinaryStart:
         self._tasks = tasks
 
     def begin(self, work: Work, name: str) -> asyncio.Task[None] | None:
-        """Begin `work`; returns its task, or None if it has already ended."""
+        """Start `work`; returns its task, or None if it has already ended."""
         return self._tasks.start(work, name, ends_itself=True)
 
     def dismiss(self) -> None:
-        """Nothing more will be begun."""
+        """Close: no more work will be started."""
 
 
 class EagerStart(OrdinaryStart):
-    """Begins work in a task that starts at once, as Python 3.12 has them."""
+    """Starts work in a task that begins at once (Python 3.12)."""
 
     __slots__ = ("_loop",)
 
@@ -70,7 +70,7 @@ class EagerStart(OrdinaryStart):
 
 
 class Standby(OrdinaryStart):
-    """Begins work in the name of a task that waits for it."""
+    """Starts work in the name of a task that stands by."""
 
     __slots__ = ("_closed", "_context", "_gate", "_handed", "_hiring", "_loop", "_plain", "_worker")
 
@@ -85,8 +85,8 @@ class Standby(OrdinaryStart):
         worker = self._worker
         loop = self._loop
         if worker is None:
-            # Whoever stands by has to have begun: a task that is cancelled before its first step
-            # never gets to what it was handed.
+            # The standby task must have started: a task that is cancelled before its first step
+            # never gets to its work.
             self._hire()
             return super().begin(work, name)
         references = _references(worker)
@@ -94,14 +94,14 @@ class Standby(OrdinaryStart):
         try:
             _enter_task(loop, worker)
         except RuntimeError:
-            # What arrives was brought by a task, and no other can stand in its place.
+            # The data was delivered by a task, and no other can run inside it.
             return super().begin(work, name)
         context = self._context
         waited: Any = _ENDED
         try:
             waited = context.run(work.send, None)
         except (StopIteration, asyncio.CancelledError):
-            # The ends of a task that is done, and of one that cancelled itself.
+            # The exceptions of a task that is done, and of one that cancelled itself.
             pass
         finally:
             _leave_task(loop, worker)
@@ -140,7 +140,7 @@ class Standby(OrdinaryStart):
         )
 
     def _let_go(self) -> None:
-        """The task that stands by goes on: with what it was handed, or to its end."""
+        """Resume the standby task: with its work, or to its end."""
         self._worker = None
         if not self._gate.done():
             self._gate.set_result(None)
@@ -156,7 +156,7 @@ class Standby(OrdinaryStart):
         try:
             await gate
         except asyncio.CancelledError as error:
-            # With something in hand it is the work that is meant, and the work has to hear of it.
+            # If it has work, the cancellation is meant for the work, which must receive it.
             if not handed:
                 raise
             cancelled = error
@@ -176,10 +176,10 @@ _ENDED: Final = object()
 def _carry_on(
     work: Work, waited: Any, cancelled: asyncio.CancelledError | None
 ) -> Generator[Any, Any, None]:
-    """Go on with work that was begun and waits for `waited`, as the task would that began it."""
+    """Continue work that was started and waits for `waited`, as its own task would."""
     thrown: BaseException | None = cancelled
     if cancelled is not None and waited is not None and waited.cancel(*cancelled.args):
-        # What a cancelled task waits for is cancelled, and tells the task.
+        # Cancelling a task cancels what it waits for, which then wakes the task.
         thrown = None
     while True:
         if thrown is None:
@@ -198,7 +198,7 @@ def _carry_on(
 
 
 def start_for(tasks: TaskOwner) -> OrdinaryStart:
-    """The best that this interpreter can do."""
+    """The best implementation for this interpreter."""
     if sys.version_info >= (3, 12):
         return EagerStart(tasks)
     return Standby(tasks) if sys.implementation.name == "cpython" else OrdinaryStart(tasks)

@@ -1,8 +1,8 @@
 """Tasks with an owner, clean-up that a second cancellation cannot break, and work in threads.
 
-Owns the only use of `create_task` above the transports. A task started here is cancelled and
-awaited when its owner closes, and what it raises unexpectedly is logged, not lost. Blocking file
-work runs in a thread (`in_thread`) and is signalled to stop when its caller gives up.
+Has the only use of `create_task` above the transports. A task started here is cancelled and awaited
+when its owner closes, and its unexpected exceptions are logged, not lost. Blocking file work runs
+in a thread (`in_thread`) and is signalled to stop when its caller is cancelled.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ T = TypeVar("T")
 log: Final = logging.getLogger("dragoman.rpc")
 
 CLOSE_TIMEOUT: Final = 5.0
-"""How long a cancelled task may take to end before its owner gives up on it and says so."""
+"""How long a cancelled task may take to end before its owner stops waiting and logs that."""
 
 ANSWER_TIMEOUT: Final = 60.0
-"""How long the file system may take for one piece of work. Reading a gigabyte from a slow disk
-fits; a dead network mount does not keep the peer waiting for ever."""
+"""Timeout for one file system operation. Reading a gigabyte from a slow disk fits; a dead
+network mount does not keep the peer waiting for ever."""
 
 STOP_TIMEOUT: Final = 5.0
 """How long a cancelled caller waits for its work to clean up. It normally takes milliseconds."""
@@ -46,11 +46,11 @@ class TaskOwner:
     ) -> asyncio.Task[T]:
         """Run `work` now, until it ends or the owner closes.
 
-        Work that `ends_itself` calls `forget` as the last thing it does, however it ends, and lets
-        no error out: that saves a turn of the event loop for each.
+        Work that `ends_itself` calls `forget` as its last statement, however it ends, and lets no
+        exception out: that saves a loop iteration for each.
         """
         if self._loop is None:
-            # Kept, because asking for it costs a system call each time.
+            # Cached, because getting it costs a system call each time.
             self._loop = asyncio.get_running_loop()
         task = self._loop.create_task(work, name=f"{self._name}: {name}")
         self._tasks.add(task)
@@ -59,26 +59,26 @@ class TaskOwner:
         return task
 
     def adopt(self, task: asyncio.Task[Any], name: str) -> None:
-        """Own a task that was started elsewhere and calls `forget` as the last thing it does."""
+        """Own a task that was started elsewhere and calls `forget` as its last statement."""
         task.set_name(f"{self._name}: {name}")
         self._tasks.add(task)
 
     def forget(self, task: asyncio.Task[Any]) -> None:
-        """The task has nothing left to do."""
+        """Remove a task that has nothing left to do."""
         self._tasks.discard(task)
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     async def aclose(self, *, spare: asyncio.Task[Any] | None = None) -> None:
-        """Cancel all of them and wait for their ends, those included that start meanwhile.
+        """Cancel all tasks and wait for them to end, including those that start meanwhile.
 
-        Safe to call from one of them; it and `spare` are left alone.
+        Safe to call from one of them; that task and `spare` are not cancelled.
         """
         loop = asyncio.get_running_loop()
         spared = {asyncio.current_task(), spare}
         give_up_at = loop.time() + CLOSE_TIMEOUT
-        # One that was cancelled from outside before its first step did not come to forget itself.
+        # A task that was cancelled from outside before its first step could not call `forget`.
         while others := {task for task in self._tasks - spared if not task.done()}:
             if loop.time() >= give_up_at:
                 for task in others:
@@ -98,19 +98,19 @@ def cancel_soon(task: asyncio.Task[Any]) -> None:
     """Cancel a task, but not before its first step.
 
     A coroutine that is cancelled before it was entered runs no line of its own: no clean-up, no
-    answer to whoever waits for one, and what it was given to await stays unawaited.
+    response to a waiting caller, and its awaitables are never awaited.
     """
     asyncio.get_running_loop().call_soon(task.cancel)
 
 
 def was_cancelled() -> bool:
-    """Whether a `CancelledError` seen here means this task, and not what it waited for."""
+    """Whether a `CancelledError` seen here is of this task, and not of something it awaited."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    """Give a future its result or error, unless the one who waits has given up."""
+    """Set a future's result or exception, unless its waiter has cancelled it."""
     if future.done():
         return
     if error is None:
@@ -120,10 +120,11 @@ def settle(future: asyncio.Future[Any], result: Any, error: BaseException | None
 
 
 async def finish(work: Awaitable[T]) -> T:
-    """Await `work` to its end even if the caller is cancelled meanwhile, then pass that on.
+    """Await `work` to its end even if the caller is cancelled meanwhile, then propagate the
+    cancellation.
 
-    For clean-up: an `await` in a `finally` block dies of a second `cancel()`. The work itself has
-    to be bounded in time.
+    For clean-up: an `await` in a `finally` block is interrupted by a second `cancel()`. The work
+    itself must be bounded in time.
     """
     task = asyncio.ensure_future(work)  # noqa: TID251 - owned here: awaited below in every case
     cancelled: asyncio.CancelledError | None = None
@@ -140,11 +141,11 @@ async def finish(work: Awaitable[T]) -> T:
 
 
 class Stopped(Exception):
-    """Raised by work that noticed that its caller went away. Nobody sees it."""
+    """Raised by work that noticed that its caller has gone. Never visible outside."""
 
 
 def check(stop: threading.Event) -> None:
-    """To be called by long work now and then, and before it does what cannot be undone."""
+    """Long work must call this regularly, and before it does anything that cannot be undone."""
     if stop.is_set():
         raise Stopped
 
@@ -152,10 +153,10 @@ def check(stop: threading.Event) -> None:
 async def in_thread(
     path: str, work: Callable[[threading.Event], T], *, changes_disk: bool = False
 ) -> T:
-    """The result of `work`, which gets an event that is set when nobody wants it any more.
+    """The result of `work`, which gets an event that is set when the result is no longer wanted.
 
-    `path` and `changes_disk` are for the error when there is no answer in time: what it is about,
-    and whether the work may have been done all the same.
+    `path` and `changes_disk` are for the timeout error: the file it concerns, and whether the work
+    may have been done anyway.
     """
     loop = asyncio.get_running_loop()
     stop = threading.Event()
@@ -164,7 +165,7 @@ async def in_thread(
     waiter: asyncio.Future[None] = loop.create_future()
 
     def release(done: asyncio.Future[T] | None = None) -> None:
-        # After a cancellation or a timeout nobody else asks how it ended.
+        # After a cancellation or a timeout, nothing else retrieves its exception.
         if done is not None and not done.cancelled():
             done.exception()
         if not waiter.done():

@@ -1,10 +1,10 @@
-"""A record of both directions of a connection, for people who have to find out what happened.
+"""A record of both directions of a connection, for debugging.
 
-Owns the trace file. Off unless asked for, by the environment variable ``DRAGOMAN_TRACE`` or an
-argument; when off it costs one comparison for each chunk. One line of JSON for each message: ``t``
-(seconds since the trace began), ``conn``, ``dir`` (``send`` or ``recv``) and ``msg``, or ``text``
-where a line was not JSON. Secrets are taken out by `dragoman.redaction`, which holds a message back
-as long as the text in it may go on to become one.
+Writes the trace file. Off by default; the environment variable ``DRAGOMAN_TRACE`` or an argument
+turns it on; when off it costs one comparison for each chunk. One line of JSON for each message:
+``t`` (seconds since the trace began), ``conn``, ``dir`` (``send`` or ``recv``) and ``msg``, or
+``text`` if a line was not JSON. Secrets are removed by `dragoman.redaction`, which holds a message
+back while its text may still become a secret.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _redactor: Redactor | None = None
 
 
 def redact_with(redactor: Redactor) -> None:
-    """Take secrets out of every trace that this process opens from now on with this redactor.
+    """Use this redactor for every trace that this process opens from now on.
 
     Only the packages above this one know which ordinary-looking values are secrets.
     """
@@ -39,20 +39,21 @@ def redact_with(redactor: Redactor) -> None:
 
 
 class TraceSink(Protocol):
-    """Gets both directions of a connection: its `trace` attribute, which may change at any time."""
+    """Receives both directions of a connection: its `trace` attribute, which may change at any
+    time."""
 
     def record_received(self, conn: str, events: Iterable[Event[Any]]) -> None:
-        """What came in."""
+        """Record received events."""
 
     def record(self, conn: str, direction: str, line: bytes) -> None:
-        """One line, in either direction: ``send`` or ``recv``."""
+        """Record one line, in either direction: ``send`` or ``recv``."""
 
     def close(self) -> None:
-        """The connection is over."""
+        """The connection has ended."""
 
 
 def lines_of(events: Iterable[Event[Any]]) -> Iterator[bytes]:
-    """The lines of what came in."""
+    """The lines of received events."""
     for event in events:
         match event:
             case Overrun():
@@ -67,8 +68,8 @@ class Trace:
     """An open trace file. Several connections, and several processes, may share one path."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        # Each record is one write to a file opened for appending, so records do not interleave.
-        # A pipe that nobody reads must not stop the event loop, neither here nor at a record.
+        # Each record is one write to a file opened for appending, so records do not interleave. A
+        # pipe without a reader must not block the event loop, neither here nor at a record.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
         self._fd: int | None = os.open(path, flags, 0o600)
@@ -81,12 +82,12 @@ class Trace:
         self._messages: MessageRedactor[dict[str, Any]] = MessageRedactor(_redactor or Redactor())
 
     def record_received(self, conn: str, events: Iterable[Event[Any]]) -> None:
-        """Write down what came in."""
+        """Write received events."""
         for line in lines_of(events):
             self.record(conn, "recv", line)
 
     def record(self, conn: str, direction: str, line: bytes) -> None:
-        """Write one line down. A full disk ends the trace, never the connection."""
+        """Write one line. A full disk ends the trace, never the connection."""
         if self._fd is None:
             return
         began = round(time.monotonic() - self._began_at, 6)
@@ -121,7 +122,7 @@ class Trace:
 
 
 def from_environment() -> Trace | None:
-    """The trace that the environment asks for, if it does."""
+    """The trace requested by the environment, if any."""
     path = os.environ.get(TRACE_VARIABLE)
     if not path:
         return None
