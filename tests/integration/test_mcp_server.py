@@ -217,7 +217,7 @@ async def test_roots_of_the_client_bound_the_workspace(mode: str, cli: Cli) -> N
         outside = await client.call_tool("ask_peer", {**asked, "workspace": str(cli.cwd)})
     assert "cwd inside" in text_of(taken)
     assert outside.is_error
-    assert "outside of the roots of this client" in text_of(outside)
+    assert "outside the roots of this client" in text_of(outside)
 
 
 # -- its end

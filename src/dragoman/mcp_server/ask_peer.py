@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerQuestion:
-    """What one peer is asked."""
+    """A prompt for one peer."""
 
     peer: str
     prompt: str
     workspace: Path
     session: str | None = None
-    """The name or key of a conversation that is kept; None is one for this question alone."""
+    """The name or key of a stored conversation; None for a conversation of this prompt alone."""
     fresh: bool = False
     timeout: float | None = None
     permissions: Permissions | None = None
@@ -74,7 +74,7 @@ class PeerLead(CancelHandle):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerAnswer:
-    """What came of a question."""
+    """The result of a prompt."""
 
     job: str
     session: str
@@ -91,9 +91,9 @@ async def ask(
     audience: DelegationListener,
     lead: PeerLead,
 ) -> PeerAnswer:
-    """Ask, and wait for the end of the turn.
+    """Prompt the peer, and wait for the end of the turn.
 
-    Raises what kept the peer from being asked; a turn that went wrong is a result.
+    Raises if the peer could not be prompted; a failed turn is a result.
     """
     settings = place.config.settings
     if lineage.depth >= settings.max_depth:
@@ -208,7 +208,7 @@ def _request(
 
 
 class _Forward(RunListener):
-    """Passes what happens in a run on to the listener of the tool call."""
+    """Forwards the events of a run to the listener of the tool call."""
 
     def __init__(self, audience: DelegationListener, lead: PeerLead) -> None:
         self._audience = audience

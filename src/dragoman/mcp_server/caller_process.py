@@ -16,12 +16,12 @@ from typing import Final
 from dragoman.transports.process.identity import PROC
 
 LOOPBACK: Final = ("0100007F", "0000000000000000FFFF00000100007F")
-"""127.0.0.1 as the kernel writes it, alone and inside of an IPv6 address."""
+"""127.0.0.1 as the kernel writes it, alone and inside an IPv6 address."""
 
 
 def caller_of(port: int, *, proc: Path = PROC) -> int | None:
-    """The process of this user that has a connection from this port of 127.0.0.1; None if that
-    is unknown."""
+    """The process of this user that has a connection from this port of 127.0.0.1; None if
+    unknown."""
     if sys.platform != "linux":
         return None
     wanted = {f"socket:[{inode}]" for inode in _inodes(port, proc)}
@@ -37,8 +37,8 @@ def caller_of(port: int, *, proc: Path = PROC) -> int | None:
 
 
 def _links(folder: Path) -> Iterator[str]:
-    """Where the descriptors of a process lead to."""
-    # It may be another user's, or end while it is looked at.
+    """The targets of a process's descriptors."""
+    # It may be another user's, or exit in the meantime.
     with suppress(OSError):
         for name in os.listdir(folder):
             with suppress(OSError):
@@ -51,6 +51,6 @@ def _inodes(port: int, proc: Path) -> Iterator[str]:
         with suppress(OSError):
             for line in (proc / "net" / name).read_text().splitlines()[1:]:
                 words = line.split()
-                # The inode is 0 when the connection is over and only its memory is left.
+                # The inode is 0 when the connection is closed and only its kernel memory is left.
                 if len(words) > 9 and words[1] in ends and words[9] != "0":
                     yield words[9]

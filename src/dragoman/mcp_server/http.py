@@ -1,6 +1,6 @@
 """Serve MCP over HTTP on 127.0.0.1.
 
-`transports.http_server` listens, `http_guard` lets requests in, and the SDK serves them.
+`transports.http_server` listens, `http_guard` authorizes requests, and the SDK serves them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dragoman.mcp_server.tool_handlers import ToolHandlers
 
 MAX_SESSIONS: Final = 64
-"""MCP sessions at once. One that is not used for half an hour ends by itself."""
+"""Maximum number of MCP sessions at once. One that is unused for half an hour ends by itself."""
 
 
 async def serve_http(
@@ -35,7 +35,7 @@ async def serve_http(
 ) -> None:
     """Listen on a port of this machine until `stop` is set; 0 takes a free one.
 
-    `limits` are those of `HttpGuard`. `AddressInUse` if the port is taken.
+    `limits` are those of `HttpGuard`. Raises `AddressInUse` if the port is taken.
     """
     manager = StreamableHTTPSessionManager(
         front.server,

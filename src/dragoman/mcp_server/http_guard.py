@@ -57,10 +57,10 @@ TOKEN_SIZE: Final = 32
 """Random bytes of a token."""
 
 MIN_SIZE: Final = 16
-"""Characters below which a token could be guessed."""
+"""Minimum characters of a token: a shorter one could be guessed."""
 
 MAX_SIZE: Final = 1024
-"""Bytes of a file that are read: a token is short."""
+"""Maximum bytes read from a file: a token is short."""
 
 
 def default_path(paths: Paths) -> Path:
@@ -69,7 +69,7 @@ def default_path(paths: Paths) -> Path:
 
 
 def token_in(path: Path) -> str:
-    """The token in a file, which is made if there is none. Raises `UsageError`."""
+    """The token in a file, which is created if it does not exist. Raises `UsageError`."""
     try:
         with contextlib.suppress(FileExistsError):
             _make(path)
@@ -77,15 +77,17 @@ def token_in(path: Path) -> str:
             mode = os.fstat(file.fileno()).st_mode
             text = file.read(MAX_SIZE + 1)
     except OSError as error:
-        raise UsageError(f"the token cannot be kept in {path}: {error.strerror}") from error
+        raise UsageError(f"the token cannot be stored in {path}: {error.strerror}") from error
     if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
-        raise UsageError(f"others can read the token in {path}: chmod 600 it, or make a new one")
+        raise UsageError(
+            f"other users can read the token in {path}: chmod 600 it, or create a new one"
+        )
     try:
         token = text.decode("ascii").strip()
     except UnicodeDecodeError:
         token = ""
     if not MIN_SIZE <= len(token) <= MAX_SIZE or not token.isprintable() or " " in token:
-        raise UsageError(f"{path} holds no token: delete it, and one is made")
+        raise UsageError(f"{path} contains no token: delete it, and one will be created")
     return token
 
 
@@ -93,5 +95,5 @@ def _make(path: Path) -> None:
     make_private(path.parent)
     if os.path.exists(path):
         raise FileExistsError
-    # Whole or not at all: another server may look at the same moment.
+    # Completely or not at all: another server may read it at the same moment.
     create_file(path, [secrets.token_urlsafe(TOKEN_SIZE).encode() + b"\n"])

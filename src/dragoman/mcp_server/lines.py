@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MAX_LINE_SIZE: Final = 4 * 1024 * 1024
-"""Bytes of one message. A prompt is far shorter; the limit over HTTP is the same."""
+"""Maximum bytes of one message. A prompt is far shorter; the limit over HTTP is the same."""
 
 HIGH_WATER: Final = 16
-"""Messages that wait to be taken before reading stops."""
+"""Queued messages at which reading pauses."""
 
 
 class Lines:
-    """Collects what arrives. It starts the stream."""
+    """Collects the lines that arrive. Starts the stream."""
 
     def __init__(self, stream: Stream, on_line: Callable[[bytes], None] | None = None) -> None:
         self.stream = stream
         self.on_line = on_line
-        """Called with every line at once; `next` returns the line as well."""
+        """Called immediately with every line; `next` returns the line as well."""
         self.on_gone: Callable[[], None] | None = None
         self.gone = False
         """Whether the client has disconnected."""
@@ -49,7 +49,9 @@ class Lines:
         self._arrived(self._framer.feed(data))
         if self._framer.overflowed:
             if not self._over:
-                _log.warning("a message has more than %d bytes: the connection ends", MAX_LINE_SIZE)
+                _log.warning(
+                    "a message has more than %d bytes: closing the connection", MAX_LINE_SIZE
+                )
             self._end()
         if len(self._ready) > HIGH_WATER:
             self.stream.pause_reading()
@@ -62,7 +64,7 @@ class Lines:
         self._changed.set()
 
     def _input_ended(self) -> None:
-        """Nothing will arrive any more, and the client may still read."""
+        """Nothing more will arrive, but the client may still read."""
         # A last line typed by hand may have no newline.
         self._arrived(self._framer.feed(b"\n"))
         self._over = True

@@ -17,24 +17,24 @@ from dragoman.events import model
 from dragoman.events.words import Role, ToolStatus
 
 MIN_INTERVAL: Final = 0.5
-"""Seconds between two lines: a person reads them, and a model's context may hold them."""
+"""Seconds between two lines: people read them, and they may fill a model's context."""
 
 BEAT_INTERVAL: Final = 10.0
-"""Seconds until something is said although nothing happened: hosts give up on a silent call."""
+"""Seconds without an event until a heartbeat: hosts time out on a silent call."""
 
 SHOWN_SIZE: Final = 200
-"""Characters of a line."""
+"""Maximum characters of a line."""
 
 
 class Progress(DelegationListener):
-    """The current progress line of a piece of work."""
+    """The current progress line of some work."""
 
     def __init__(self, peer: str = "") -> None:
         self.peer = peer
         self.line = ""
         """The last thing that happened."""
         self.count = 0
-        """How many lines there were; it only grows, as the protocol wants it."""
+        """The number of lines so far; it only grows, as the protocol requires."""
         self.job_known = asyncio.Event()
         self.job_id: str | None = None
         self.notices: list[str] = []
@@ -50,7 +50,7 @@ class Progress(DelegationListener):
 
     def attempt(self, number: int, candidate: Candidate, reason: str) -> None:
         self.peer = candidate.peer
-        self.tell(f"{candidate.peer} is asked (attempt {number}): {reason}")
+        self.tell(f"prompting {candidate.peer} (attempt {number}): {reason}")
 
     def reported(self, number: int, report: AttemptReport) -> None:
         if not report.ok:
@@ -71,13 +71,13 @@ class Progress(DelegationListener):
             ):
                 self.tell(f"{self.peer}: {title}")
             case model.PermissionAsked(title=title):
-                self.tell(f"{self.peer} asks for a permission: {title}")
+                self.tell(f"{self.peer} asks for permission: {title}")
             case model.PlanSet(entries=entries) if entries:
                 done = sum(str(entry.status) == "completed" for entry in entries)
                 self.tell(f"{self.peer}: {done} of {len(entries)} steps of its plan are done")
 
     def tell(self, line: str) -> None:
-        """This is what happens now."""
+        """Set the current line."""
         line = " ".join(line.split())
         self.line = line if len(line) <= SHOWN_SIZE else line[: SHOWN_SIZE - 1] + "…"
         self.count += 1
@@ -98,5 +98,5 @@ class Progress(DelegationListener):
         return self.line
 
     async def pause(self) -> None:
-        """Let some time pass, in which lines may replace each other."""
+        """Wait, so that lines may replace each other."""
         await asyncio.sleep(MIN_INTERVAL)

@@ -19,19 +19,19 @@ from dragoman.mcp_server.tool_results import ToolAnswer, of_error
 from dragoman.rpc.tasks import TaskOwner, cancel_soon
 
 MAX_RUNNING: Final = 32
-"""Pieces of work at once. A model that starts more is in a loop."""
+"""Maximum number of tasks at once. A model that starts more is in a loop."""
 
 MAX_KEPT: Final = 100
-"""Ended pieces of work whose answers are kept in memory; older ones are in the store."""
+"""Finished tasks whose answers are kept in memory; older ones are in the store."""
 
 STOP_TIMEOUT: Final = 5.0
-"""Seconds for turns to end when the server does. Hosts kill a server soon after that."""
+"""Seconds for turns to end at shutdown. Hosts kill a server soon after that."""
 
 Work: TypeAlias = Callable[[Progress, PeerLead], Coroutine[Any, Any, ToolAnswer]]
 
 
 class RunningWork:
-    """One piece of work."""
+    """One task."""
 
     def __init__(self, progress: Progress, lead: PeerLead, *, folder: Path, lasting: bool) -> None:
         self.progress = progress
@@ -52,7 +52,7 @@ class RunningWork:
         return time.monotonic() - self.began_at
 
     def stop(self) -> bool:
-        """Let it end soon, with what there is. False if it has ended."""
+        """Ask the work to end soon, with what there is. False if it has ended."""
         if self.task.done():
             return False
         if not self._lead.pull():
@@ -61,7 +61,7 @@ class RunningWork:
         return True
 
     async def drop(self) -> None:
-        """The server shuts down: leave the turn to its broker, or stop it."""
+        """At shutdown: leave the turn to its broker, or stop it."""
         if not (self.lasting and await self._lead.drop()):
             self.stop()
 
@@ -76,10 +76,10 @@ class WorkList:
     def start(
         self, work: Work, *, folder: Path, peer: str = "", lasting: bool = False
     ) -> RunningWork:
-        """Begin a piece of work. Raises `UsageError` if there is too much of it."""
+        """Start a task. Raises `UsageError` if too many are running."""
         if sum(not one.task.done() for one in self._all) >= MAX_RUNNING:
             raise UsageError(
-                f"{MAX_RUNNING} pieces of work are running here: wait for one of them to end"
+                f"{MAX_RUNNING} tasks are already running here: wait for one of them to end"
             )
         ended = [one for one in self._all if one.task.done()]
         for one in ended[: max(len(ended) - MAX_KEPT, 0)]:
@@ -90,7 +90,7 @@ class WorkList:
         return running
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run something that ends with the server."""
+        """Run a task that ends with the server."""
         return self._tasks.start(work, name)
 
     def find(self, job: str) -> RunningWork | None:
@@ -105,7 +105,7 @@ class WorkList:
         finally:
             known.cancel()
         if running.job is None:
-            raise UnknownJob("it ended before it had begun")
+            raise UnknownJob("it ended before it had started")
         return running.job
 
     async def aclose(self) -> None:

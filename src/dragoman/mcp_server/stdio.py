@@ -56,7 +56,7 @@ async def serve_lines(
 ) -> None:
     """Serve one client until it disconnects or `stop` is set, and close its stream.
 
-    `answered` counts the responses, by request id, that the client has already.
+    `answered` counts, by request id, the responses that the client already has.
     """
     tasks = TaskOwner("the MCP client on a stream")
     reading, read = anyio.create_memory_object_stream[SessionMessage | Exception](HIGH_WATER)
@@ -83,7 +83,7 @@ async def _serve(
     try:
         await server.run(read, write, server.create_initialization_options())
     except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        # The client disconnected while messages were unread: there is no one left to answer.
+        # The client disconnected while messages were unread: no response can be delivered.
         pass
 
 
@@ -111,7 +111,7 @@ async def _feed(
                     else:
                         pending.received(message)
                         await reading.send(message)
-            # The SDK gives up what it does as soon as its input ends.
+            # The SDK cancels its requests as soon as its input ends.
             async with asyncio.timeout(LAST_ANSWERS_TIMEOUT):
                 while pending and not lines.gone:
                     pending.changed.clear()
@@ -120,7 +120,7 @@ async def _feed(
                     await pending.changed.wait()
         except TimeoutError:
             _log.warning(
-                "the input has ended, and answers that took too long are not given: %d",
+                "the input has ended; dropping %d responses that took too long",
                 len(pending),
             )
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -137,7 +137,7 @@ def _message(line: bytes) -> SessionMessage | None:
 def _refuse(line: bytes, stream: Stream) -> None:
     """Answer an invalid request if it has an id: the SDK would only drop it."""
     try:
-        # It takes more than others do, such as half a pair of surrogates.
+        # `json` accepts more than other parsers do, such as half a surrogate pair.
         match json.loads(line):
             case {"id": int() | str() as id, "method": str() as method} if not isinstance(id, bool):
                 error = {"code": types.INVALID_REQUEST, "message": f"{method} is malformed"}
@@ -147,7 +147,7 @@ def _refuse(line: bytes, stream: Stream) -> None:
                 return
     except (ValueError, RecursionError):
         pass
-    _log.warning("a line that is no message is left out: %.100r", line)
+    _log.warning("ignoring a line that is not a message: %.100r", line)
 
 
 async def _send(
@@ -169,13 +169,16 @@ async def _send(
 
 
 def _is_answered(message: SessionMessage, answered: Counter[int | str]) -> bool:
-    """Whether the client has this answer already."""
+    """Whether the client already has this response."""
     match message.message:
         case types.JSONRPCResponse(id=id) | types.JSONRPCError(id=id) if (
             id is not None and id in answered
         ):
             if isinstance(message.message, types.JSONRPCError):
-                _log.warning("what was answered is refused: %s", message.message.error.message)
+                _log.warning(
+                    "the SDK rejects a request that was already answered: %s",
+                    message.message.error.message,
+                )
             answered[id] -= 1
             answered += Counter()
             return True
@@ -190,7 +193,7 @@ class PendingAnswers:
     """
 
     def __init__(self) -> None:
-        # By their ids as text: a client that cancels 1 may well call it "1".
+        # Ids as text: a client may cancel request 1 as "1".
         self._by_us: Counter[str] = Counter()
         self._by_them: set[types.RequestId] = set()
         self.changed = asyncio.Event()
@@ -201,7 +204,7 @@ class PendingAnswers:
         return self._by_us.total()
 
     def received(self, message: SessionMessage) -> None:
-        """A message has come from the client."""
+        """Record a message from the client."""
         match message.message:
             case types.JSONRPCRequest(id=id):
                 self._by_us[str(id)] += 1
@@ -213,7 +216,7 @@ class PendingAnswers:
         self.changed.set()
 
     def sent(self, message: SessionMessage) -> None:
-        """A message is on its way to the client."""
+        """Record a message to the client."""
         match message.message:
             case types.JSONRPCRequest(id=id):
                 self._by_them.add(id)

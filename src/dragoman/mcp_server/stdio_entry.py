@@ -46,7 +46,8 @@ async def serve_stdio(make: Callable[[], ToolHandlers], *, stop: asyncio.Event) 
 async def serve_early(
     make: Callable[[], ToolHandlers], stream: Stream, *, stop: asyncio.Event
 ) -> None:
-    """Greet one client on any stream of lines at once, and serve it as soon as possible."""
+    """Answer the handshake of one client at once, on any stream of lines, and serve it as soon
+    as possible."""
     tasks = TaskOwner("the entrance of the MCP server")
     greeting = EarlyResponder()
 
@@ -108,19 +109,19 @@ class EarlyResponder:
 
     def __init__(self) -> None:
         self.answered: Counter[int | str] = Counter()
-        """How often the answer to an id was given here and is not to be given again."""
+        """By id, how many responses were sent here and must not be sent again."""
         self._begun = False
         self._greeted = False
 
     def answer(self, line: bytes) -> bytes | None:
-        """The answer to a line; None if it has none, or not here."""
+        """The response to a line; None if it gets none, or not here."""
         try:
             said = _line.decode(line)
             if said.jsonrpc != "2.0" or said.id is None:
                 return None
             result = self._result(said)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            # The SDK says what is wrong with it.
+            # The SDK reports what is wrong with it.
             return None
         if result is None:
             return None
@@ -135,7 +136,7 @@ class EarlyResponder:
                 self._greeted = True
                 return _who_we_are(hello.protocolVersion)
         elif said.method == "tools/list" and self._greeted:
-            # Only the first page of what has one; anything else there is for the SDK.
+            # Only the first page of a list; anything else is left to the SDK.
             if not set(_anything.decode(said.params) or ()) - {"_meta"}:
                 return {"tools": [tool.described for tool in tools.TOOLS]}
         return None

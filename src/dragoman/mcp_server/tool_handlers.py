@@ -48,17 +48,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 ROOTS_TIMEOUT: Final = 10.0
-"""Seconds for a client to say what its roots are; it knows them."""
+"""Seconds for a client to list its roots, which it knows."""
 
 ROOTS: Final = "roots"
-"""The name of that question, where it is asked by the way of an answer."""
+"""The name of the roots request if it is sent as part of a response."""
 
 Context: TypeAlias = "ServerRequestContext[Any, Any]"
 Called: TypeAlias = types.CallToolResult | types.InputRequiredResult
 
 
 class _Unanswered(Exception):
-    """The client has to be asked for its roots first, by the way of an answer."""
+    """The client must be asked for its roots first, as part of a response."""
 
 
 class ToolHandlers:
@@ -85,7 +85,7 @@ class ToolHandlers:
         )
 
     async def aclose(self) -> None:
-        """End the work, or leave it to the brokers that run it."""
+        """Stop the work, or leave it to the brokers that run it."""
         await self.work_list.aclose()
 
     # -- the protocol
@@ -116,9 +116,7 @@ class ToolHandlers:
         except Exception as error:
             # Boundary from handler to wire: the details go to the log, not to the model.
             _log.exception("%s failed", tool.name)
-            raise MCPError(
-                types.INTERNAL_ERROR, f"{tool.name} failed inside of dragoman"
-            ) from error
+            raise MCPError(types.INTERNAL_ERROR, f"{tool.name} failed inside dragoman") from error
 
     async def _carry_out(self, arguments: Any, call: _Call) -> ToolAnswer:
         match arguments:
@@ -136,12 +134,12 @@ class ToolHandlers:
                 return await self._cancel(arguments, call)
             case tools.ListPeers():
                 place = await self._place(call, arguments.workspace)
-                # It looks for programs all over the PATH.
+                # Off the loop: it searches for programs along the whole PATH.
                 return tool_results.of_peers(await asyncio.to_thread(overview, place))
             case tools.Explain():
                 return await self._explain(arguments, call)
             case _:
-                raise UsageError("nobody knows how to do that")
+                raise UsageError("this tool has no handler")
 
     # -- work
 
@@ -193,7 +191,7 @@ class ToolHandlers:
 
     async def _start(self, wanted: tools.StartJob, call: _Call) -> ToolAnswer:
         if bool(wanted.role) is bool(wanted.peer):
-            raise UsageError("start_job wants either a role or a peer")
+            raise UsageError("start_job needs either a role or a peer")
         if wanted.peer:
             asked = tools.AskPeer(
                 peer=wanted.peer,
@@ -205,7 +203,7 @@ class ToolHandlers:
             running = await self._ask(asked, call, lasting=True)
         else:
             if wanted.session:
-                raise UsageError("a session is with one peer: give peer instead of role")
+                raise UsageError("a session belongs to one peer: give peer instead of role")
             delegated = tools.Delegate(
                 role=wanted.role,
                 prompt=wanted.prompt,
@@ -227,12 +225,12 @@ class ToolHandlers:
         """Wait for the result of the work and report progress until then."""
         try:
             async with self._telling(call, running.progress):
-                # In a task of its own: the SDK cancels a call again and again until it has ended,
-                # and a peer's turn needs time to end in order.
+                # In its own task: the SDK cancels a call repeatedly until it has ended, and a
+                # peer's turn needs time to end in order.
                 return await asyncio.shield(running.task)
         except asyncio.CancelledError:
             if running.task.cancelled() and not was_cancelled():
-                raise UsageError("it was cancelled before a peer had begun to work") from None
+                raise UsageError("it was cancelled before a peer started to work") from None
             if not running.lasting:
                 running.stop()
             raise
@@ -270,7 +268,7 @@ class ToolHandlers:
         found = await self._found(wanted.job, call)
         if running is not None or not wanted.wait or found.data["state"] == "ended":
             return found
-        # Another process runs it, so the progress only says that it still runs.
+        # Another process runs it, so the progress only says that it is still running.
         progress = Progress()
         progress.tell(found.text.splitlines()[0])
         async with self._telling(call, progress):
@@ -297,9 +295,9 @@ class ToolHandlers:
         return tool_results.of_job(job)
 
     async def _check(self, job: str, folder: Path, call: _Call) -> None:
-        # Other clients of this server have other roots, and a job is no secret.
+        # Other clients of this server have other roots, and a job id is not a secret.
         if not may_see(folder, own=self._roots, named=await call.roots(), cwd=self._cwd):
-            raise UnknownJob(f"there is no job {job!r} in the folders of this client")
+            raise UnknownJob(f"there is no job {job!r} in the directories of this client")
 
     # -- what is known
 
@@ -342,9 +340,10 @@ class _Call:
         return None if client is None else caller_of(client.port)
 
     async def roots(self) -> list[str] | None:
-        """The addresses of the client's roots; None if it has no such notion.
+        """The URIs of the client's roots; None if it does not support roots.
 
-        Raises `UsageError` if it has and does not tell them: then no folder is known to be allowed.
+        Raises `UsageError` if it does but does not list them: then no directory is known to be
+        allowed.
         """
         session = self.context.session
         can = session.client_capabilities
@@ -367,7 +366,7 @@ class _Call:
                 metadata=ServerMessageMetadata(related_request_id=self.context.request_id),
             )
         except (MCPError, ValidationError) as error:
-            raise UsageError(f"the client does not tell its roots: {error}") from error
+            raise UsageError(f"the client does not list its roots: {error}") from error
 
     async def tell(self, progress: Progress) -> None:
         """Send progress notifications until cancelled, if the client asked for them."""
@@ -377,7 +376,7 @@ class _Call:
                 await self.context.session.report_progress(float(progress.count), None, line)
                 await progress.pause()
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-            # It is gone, and whether the work goes on is decided elsewhere.
+            # The client is gone; whether the work continues is decided elsewhere.
             return
 
 
@@ -391,5 +390,5 @@ def _result(answer: ToolAnswer) -> types.CallToolResult:
 
 def _name(session: str) -> str | None:
     if session and (not session.strip() or not session.isprintable()):
-        raise UsageError("a session is a name, a key or an id: printable characters")
+        raise UsageError("a session must be a name, a key or an id of printable characters")
     return session or None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dragoman.store.records import JobRecord
 
 MAX_TEXT_SIZE: Final = 100_000
-"""Characters of what a peer said. More would fill the context of the model that asked."""
+"""Maximum characters of a peer's answer. More would fill the context of the model that asked."""
 
 NOT_ASKED: Final = "not_asked"
 """The outcome if no peer was prompted."""
@@ -35,7 +35,7 @@ NOT_IN_ITS_PLACE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """One answer, in words and as values."""
+    """One result, as text and as structured content."""
 
     text: str
     data: dict[str, Any]
@@ -43,7 +43,7 @@ class ToolAnswer:
 
 
 def of_delegation(done: Delegation, notices: Sequence[str] = ()) -> ToolAnswer:
-    """What came of a delegation."""
+    """The result of a delegation."""
     data = {**done.as_json(), "notices": list(notices)}
     facts = [*done.lines(), *notices, f"job {done.job}"]
     who = done.answered or "nobody"
@@ -51,7 +51,7 @@ def of_delegation(done: Delegation, notices: Sequence[str] = ()) -> ToolAnswer:
 
 
 def of_asked(asked: PeerAnswer, notices: Sequence[str] = ()) -> ToolAnswer:
-    """What came of a question to one peer."""
+    """The result of a prompt to one peer."""
     report = asked.report
     data = {
         **report.as_json(),
@@ -80,12 +80,15 @@ def _told(
 ) -> ToolAnswer:
     said, cut = _cut(said)
     if cut:
-        facts = [*facts, f"the answer is shortened: `dragoman jobs result {data['job']}` has all"]
+        facts = [
+            *facts,
+            f"the answer is shortened: `dragoman jobs result {data['job']}` prints all of it",
+        ]
     data = {**data, "text": said, "shortened": cut}
     told = "\n".join(facts)
     if ok:
         return ToolAnswer(f"{said}\n\n[dragoman: {good}]\n{told}", data)
-    partly = f"\n\nWhat was said until then, which is not a result:\n{said}" if said.strip() else ""
+    partly = f"\n\nThe output until then, which is not a result:\n{said}" if said.strip() else ""
     return ToolAnswer(
         f"FAILED: {bad}.\n{told}{partly}\n\n{NOT_IN_ITS_PLACE}",
         {"message": f"FAILED: {bad}. {NOT_IN_ITS_PLACE}", **data},
@@ -102,7 +105,7 @@ def of_started(job: str, who: str) -> ToolAnswer:
 
 
 def of_running(job: str, line: str, *, peer: str = "", seconds: float | None = None) -> ToolAnswer:
-    """Work that goes on in this process."""
+    """Work that is running in this process."""
     took = "" if seconds is None else f" for {seconds:.0f} s"
     return ToolAnswer(
         f"Job {job} is running{took}. {line}".rstrip(),
@@ -111,7 +114,7 @@ def of_running(job: str, line: str, *, peer: str = "", seconds: float | None = N
 
 
 def of_job(job: JobRecord) -> ToolAnswer:
-    """A job as it is stored."""
+    """A job as stored."""
     outcome = job.outcome or "unknown" if job.state == "ended" else job.state
     ok = job.state == "ended" and outcome in {one.value for one in Outcome if one.good}
     said, cut = _cut(job.text)
@@ -144,12 +147,12 @@ def of_job(job: JobRecord) -> ToolAnswer:
 
 def of_cancelled(job: str, done: bool) -> ToolAnswer:
     """Whether a job was cancelled."""
-    text = f"Job {job} is cancelled." if done else f"Job {job} has ended already."
+    text = f"Job {job} is cancelled." if done else f"Job {job} has already ended."
     return ToolAnswer(text, {"ok": done, "job": job, "cancelled": done, "outcome": "cancelled"})
 
 
 def of_peers(rows: Sequence[PeerStatus]) -> ToolAnswer:
-    """The peers there are."""
+    """The known peers."""
     peers = [
         {
             "peer": row.descriptor.name,
@@ -185,7 +188,7 @@ def of_decision(decision: Decision) -> ToolAnswer:
 
 
 def of_error(error: DragomanError) -> ToolAnswer:
-    """Why nothing came of a call."""
+    """The error of a failed call."""
     advice = next(
         (
             text
@@ -209,13 +212,13 @@ def of_error(error: DragomanError) -> ToolAnswer:
         },
     }
     happened = (
-        "The peer may have begun to work, and its answer is lost"
+        "The peer may have started to work, and its answer is lost"
         if error.may_have_run
-        else "Nobody was asked"
+        else "No peer was prompted"
     )
     lines = [f"FAILED: {error}", f"{happened}."]
     if advice:
-        lines.append(f"What helps: {advice}")
+        lines.append(f"What to do: {advice}")
     if isinstance(error, NoPeer):
         data["error"]["reasons"] = error.reasons
         lines.append(
@@ -223,15 +226,15 @@ def of_error(error: DragomanError) -> ToolAnswer:
             "otherwise tell the user, and do not answer in the peer's place."
         )
     elif isinstance(error, UsageError):
-        lines.append("Mend the call if you can, else tell the user. " + NOT_IN_ITS_PLACE)
+        lines.append("Fix the call if you can, else tell the user. " + NOT_IN_ITS_PLACE)
     else:
         lines.append(NOT_IN_ITS_PLACE)
     return ToolAnswer("\n".join(lines), {"message": "\n".join(lines), **data}, failed=True)
 
 
 def of_wrong_arguments(tool: str, why: str) -> ToolAnswer:
-    """A call that cannot be understood."""
-    text = f"FAILED: {tool} was called with wrong arguments: {why}. Nobody was asked."
+    """A call with invalid arguments."""
+    text = f"FAILED: {tool} was called with invalid arguments: {why}. No peer was prompted."
     data = {"ok": False, "outcome": NOT_ASKED, "text": "", "job": None, "error": {"message": why}}
     return ToolAnswer(text, {"message": text, **data}, failed=True)
 

@@ -13,14 +13,14 @@ import msgspec
 from msgspec import Meta, Struct
 
 MAX_WAIT: Final = 600.0
-"""Seconds that a call may wait for a job. Hosts give up on a call after some minutes."""
+"""Maximum seconds that a call may wait for a job. Hosts time out after some minutes."""
 
 Role = Annotated[
     str,
     Meta(
         min_length=1,
         description="The kind of work, for example research, review, plan or execute. "
-        "list_peers says who claims which.",
+        "list_peers shows which peer claims which.",
     ),
 ]
 Prompt = Annotated[
@@ -34,18 +34,16 @@ Prompt = Annotated[
 Workspace = Annotated[
     str,
     Meta(
-        description="The absolute path of the folder to work in. Empty: the first root of this "
-        "client, or the folder that this server was started in."
+        description="The absolute path of the directory to work in. Empty: the first root of this "
+        "client, or the directory that this server was started in."
     ),
 ]
-PeerName = Annotated[
-    str, Meta(min_length=1, description="The name of a peer, as list_peers tells it.")
-]
+PeerName = Annotated[str, Meta(min_length=1, description="The name of a peer, as in list_peers.")]
 Session = Annotated[
     str,
     Meta(
-        description="A name of your choice, to talk with this peer again later: the same name goes "
-        "on in the same conversation. Empty: a conversation of this one question."
+        description="A name of your choice, to talk to this peer again later: the same name "
+        "continues the same conversation. Empty: a conversation for this prompt alone."
     ),
 ]
 JobId = Annotated[str, Meta(min_length=1, description="The id of a job, such as j-01h9x2k7ab.")]
@@ -63,19 +61,19 @@ class Delegate(_Arguments):
     role: Role
     prompt: Prompt
     workspace: Workspace = ""
-    peer: Annotated[str, Meta(description="Only this peer. Empty: whoever is best suited.")] = ""
+    peer: Annotated[str, Meta(description="Only this peer. Empty: the best suited one.")] = ""
     tier: Annotated[
         Literal["", "fast", "standard", "strong"],
         Meta(description="How capable the model should be. Empty: as the user configured."),
     ] = ""
     isolate: Annotated[
         bool,
-        Meta(description="Work in a copy (a git worktree) and give back a patch instead."),
+        Meta(description="Work in a copy (a git worktree) and return a patch instead."),
     ] = False
     fallback: Annotated[
         Literal["", "all", "peers", "none"],
         Meta(
-            description="Who is asked after a failure: all (in the end a local model and a search "
+            description="What to try after a failure: all (in the end a local model and a search "
             "without any model), only other peers, or none. Empty: as the user configured."
         ),
     ] = ""
@@ -89,7 +87,9 @@ class AskPeer(_Arguments):
     session: Session = ""
     fresh: Annotated[
         bool,
-        Meta(description="Begin anew if the peer has forgotten the session, instead of failing."),
+        Meta(
+            description="Start a new session if the peer has lost the old one, instead of failing."
+        ),
     ] = False
     timeout: Timeout = 0.0
 
@@ -141,7 +141,7 @@ class McpTool:
     arguments: type[_Arguments]
     reads_only: bool = False
     works: bool = False
-    """Whether a peer is asked by it."""
+    """Whether it prompts a peer."""
     tells_outcome: bool = False
 
     @property
@@ -162,36 +162,34 @@ class McpTool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """What it takes, as JSON Schema in one piece: some hosts follow no references."""
+        """The arguments as one JSON Schema: some hosts follow no references."""
         _, components = msgspec.json.schema_components([self.arguments])
         schema: dict[str, Any] = components[self.arguments.__name__]
         schema.pop("title", None)
         return schema
 
 
-_HONEST: Final = (
-    "If it fails, say so: never give an answer of your own as if the peer had given it."
-)
+_HONEST: Final = "If it fails, say so: never present an answer of your own as the peer's."
 
 OUTCOME: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
-        "ok": {"type": "boolean", "description": "Whether the work can be taken for done."},
+        "ok": {"type": "boolean", "description": "Whether the work is done."},
         "outcome": {"type": "string", "description": "How it ended, in a word."},
         "text": {"type": "string", "description": "What the peer said."},
         "job": {"type": ["string", "null"], "description": "The id of the job."},
     },
     "required": ["ok", "outcome"],
 }
-"""What every result of work has at least."""
+"""The fields that every result of work has at least."""
 
 TOOLS: Final = (
     McpTool(
         "delegate",
         "Delegate work by its kind",
-        "Give a piece of work to another coding agent of this user. You name the kind of work; "
-        "who does it is decided by what is installed, enabled, healthy and has done well. Waits "
-        "for the end, which may take minutes; start_job does not wait. The result says who "
+        "Delegate a task to another coding agent of this user. You name the kind of work; "
+        "the agent is chosen by what is installed, enabled, healthy and has done well. Waits "
+        "for the end, which may take minutes; start_job does not wait. The result says which agent "
         f"answered, every attempt with its reason, and the files that were changed. {_HONEST}",
         Delegate,
         works=True,
@@ -200,14 +198,15 @@ TOOLS: Final = (
         "ask_peer",
         "Ask one named agent",
         "Ask one particular coding agent of this user, by its name, and wait for its answer. With "
-        "a session you can go on talking with it. Nobody else is asked if it fails. " + _HONEST,
+        "a session you can continue the conversation. No other agent is tried if it fails. "
+        + _HONEST,
         AskPeer,
         works=True,
     ),
     McpTool(
         "start_job",
         "Start work without waiting",
-        "As delegate (with role) or ask_peer (with peer), but gives back the id of a job at once. "
+        "As delegate (with role) or ask_peer (with peer), but returns the id of a job at once. "
         "Use it for long work or to let several peers work at the same time; job_result has the "
         "answer later. A delegation by role ends with this server.",
         StartJob,
@@ -215,7 +214,7 @@ TOOLS: Final = (
     ),
     McpTool(
         "job_status",
-        "See how a job stands",
+        "Show the state of a job",
         "Whether a job waits, runs or has ended, and what its peer did last. Answers at once.",
         JobStatus,
         reads_only=True,
@@ -223,7 +222,7 @@ TOOLS: Final = (
     McpTool(
         "job_result",
         "Get the answer of a job",
-        "What came of a job; of one that still runs, what there is so far. It can wait for the "
+        "The result of a job; for one that still runs, the output so far. It can wait for the "
         f"end. {_HONEST}",
         JobResult,
         reads_only=True,
@@ -232,12 +231,12 @@ TOOLS: Final = (
     McpTool(
         "cancel_job",
         "Cancel a job",
-        "Stop a job in its agent. What it said and changed until then stays.",
+        "Stop a job in its agent. Its output and changes until then are kept.",
         CancelJob,
     ),
     McpTool(
         "list_peers",
-        "List the agents there are",
+        "List the known agents",
         "Every coding agent that dragoman knows on this machine: whether it is installed and "
         "enabled, and which roles it claims. Starts nothing.",
         ListPeers,
@@ -245,8 +244,8 @@ TOOLS: Final = (
     ),
     McpTool(
         "explain",
-        "Explain who would be asked",
-        "Who would get a piece of work of this kind now, in which order, and why nobody else "
+        "Explain which agent would be chosen",
+        "Which agents would get a task of this kind now, in which order, and why no others "
         "would. Starts nothing.",
         Explain,
         reads_only=True,
@@ -254,8 +253,8 @@ TOOLS: Final = (
 )
 
 INSTRUCTIONS: Final = (
-    "dragoman lets you hand work to other coding agents of this user. Call list_peers once to see "
-    "who is there, delegate for work of a kind, ask_peer for one agent by name, start_job and "
+    "dragoman lets you delegate work to other coding agents of this user. Call list_peers once to "
+    "see which exist, delegate for work of a kind, ask_peer for one agent by name, start_job and "
     "job_result for long work. Peers work under the user's permission policy, which you cannot "
     "change. A failed call says what happened: pass that on, and do not answer in the peer's place."
 )

@@ -31,28 +31,29 @@ def choose_workspace(
 ) -> Path:
     """Choose the workspace directory.
 
-    `own` are the folders that the user has restricted the server to, if any, and `named` the roots
-    of the client, None if it has no such notion. Raises `UsageError` for what is outside of them.
+    `own` are the directories that the user has restricted the server to, if any, and `named` the
+    roots of the client, None if it does not support roots. Raises `UsageError` for a directory
+    outside of them.
     """
     roots = None if named is None else [path for uri in named if (path := folder_of(uri))]
     if "\0" in asked:
-        raise UsageError("the workspace has a NUL byte in its name")
+        raise UsageError("the workspace path contains a NUL byte")
     if roots is not None and not roots:
-        # A client with roots that has none open shares nothing but what it started us in.
+        # A client with roots but none open shares only the directory it started us in.
         roots = [cwd]
     if asked:
         path = Path(asked).expanduser()
         if not path.is_absolute():
-            raise UsageError(f"the workspace has to be an absolute path, and {asked!r} is none")
+            raise UsageError(f"the workspace must be an absolute path: {asked!r}")
     else:
         path = roots[0] if roots else own[0] if own else cwd
     real = Path(os.path.realpath(path))
     if not os.path.isdir(real):
-        raise UsageError(f"the workspace {path} is no folder")
+        raise UsageError(f"the workspace is not a directory: {path}")
     for bounds, whose in ((roots, "the roots of this client"), (own or None, "--root")):
         if bounds is not None and not any(_is_in(real, bound) for bound in bounds):
             listed = ", ".join(str(bound) for bound in bounds)
-            raise UsageError(f"the workspace {path} is outside of {whose}: {listed}")
+            raise UsageError(f"the workspace {path} is outside {whose}: {listed}")
     return real
 
 
@@ -63,8 +64,8 @@ def _is_in(real: Path, bound: Path) -> bool:
 def may_see(
     root: Path, *, cwd: Path, own: Sequence[Path] = (), named: Iterable[str] | None = None
 ) -> bool:
-    """Whether a client may see what was done in a project: one that is inside of its roots, or
-    that one of its roots is a part of."""
+    """Whether a client may see the work in a project: if it is inside one of its roots, or
+    contains one."""
     roots = None if named is None else [path for uri in named if (path := folder_of(uri))] or [cwd]
     real = Path(os.path.realpath(root))
     return all(

@@ -199,7 +199,7 @@ def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "token"
     token_in(path)
     path.chmod(0o640)
-    with pytest.raises(UsageError, match="others can read"):
+    with pytest.raises(UsageError, match="other users can read"):
         token_in(path)
 
 
@@ -208,13 +208,13 @@ def test_a_file_without_a_token_is_refused(text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_bytes(text)
     path.chmod(0o600)
-    with pytest.raises(UsageError, match="holds no token"):
+    with pytest.raises(UsageError, match="contains no token"):
         token_in(path)
 
 
 def test_a_place_that_cannot_hold_it_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="cannot be kept"):
+    with pytest.raises(UsageError, match="cannot be stored"):
         token_in(tmp_path / "file" / "token")
 
 

@@ -45,14 +45,14 @@ async def test_plans_permissions_and_attempts_are_told() -> None:
     progress = Progress()
     candidate = Candidate(peer="codex", tier="default", model=None, why="it is first")
     progress.attempt(1, candidate, "it is first")
-    assert await progress.next() == "codex is asked (attempt 1): it is first"
+    assert await progress.next() == "prompting codex (attempt 1): it is first"
     steps = (PlanEntry("a", PlanStatus.COMPLETED), PlanEntry("b", PlanStatus.PENDING))
     progress.event(model.PlanSet(*PLACE.base("plan", None), entries=steps))
     assert await progress.next() == "codex: 1 of 2 steps of its plan are done"
     progress.event(
         model.PermissionAsked(*PLACE.base("ask", None), request_id="1", options=(), title="rm x")
     )
-    assert await progress.next() == "codex asks for a permission: rm x"
+    assert await progress.next() == "codex asks for permission: rm x"
     progress.reported(
         1,
         AttemptReport(

@@ -147,7 +147,7 @@ async def test_there_is_an_end_to_how_much_may_run_and_how_much_is_kept(
     errands = WorkList()
     turns = [Turn(), Turn()]
     running = [errands.start(in_turn(turn), folder=HERE) for turn in turns]
-    with pytest.raises(UsageError, match="2 pieces of work"):
+    with pytest.raises(UsageError, match="2 tasks are already running"):
         errands.start(in_turn(Turn()), folder=HERE)
     for turn, errand in zip(turns, running, strict=True):
         turn.cancel()

@@ -91,7 +91,7 @@ async def test_a_fault_of_ours_is_told_without_what_it_says(
     async with asyncio.timeout(10):
         await serve_lines(Faulty(cwd=work), Lines(piped.stream), stop=asyncio.Event())
     error = piped.answers()[2]["error"]
-    assert error == {"code": -32603, "message": "list_peers failed inside of dragoman"}
+    assert error == {"code": -32603, "message": "list_peers failed inside dragoman"}
     assert caplog.messages == ["list_peers failed"]
 
 
@@ -118,7 +118,7 @@ async def test_a_line_without_an_end_ends_the_connection(
         hand.stream.write(b"x" * 2000)
         async with asyncio.timeout(10):
             await hand.ended.wait()
-    assert caplog.messages == ["a message has more than 1000 bytes: the connection ends"]
+    assert caplog.messages == ["a message has more than 1000 bytes: closing the connection"]
 
 
 @aio
@@ -185,7 +185,7 @@ async def test_a_client_that_can_be_asked_nothing_any_more_is_told_so_at_once(wo
     async with asyncio.timeout(5):
         await serve_lines(ToolHandlers(cwd=work), Lines(piped.stream), stop=asyncio.Event())
     told = piped.answers()[2]["result"]
-    assert told["isError"] and "does not tell its roots" in told["content"][0]["text"]
+    assert told["isError"] and "does not list its roots" in told["content"][0]["text"]
 
 
 @aio
@@ -198,9 +198,7 @@ async def test_what_takes_too_long_after_the_end_of_the_input_is_given_up(
     async with asyncio.timeout(5):
         await serve_lines(front, Lines(piped.stream), stop=asyncio.Event())
     assert front.reached
-    assert caplog.messages == [
-        "the input has ended, and answers that took too long are not given: 1"
-    ]
+    assert caplog.messages == ["the input has ended; dropping 1 responses that took too long"]
     assert "error" in piped.answers()[2]
 
 

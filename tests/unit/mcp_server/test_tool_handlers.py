@@ -132,7 +132,7 @@ async def test_a_workspace_outside_of_the_clients_roots_is_refused(
         )
         taken = await client.call_tool("ask_peer", {"peer": "scout", "prompt": "x"})
     assert refused.is_error
-    assert "outside of the roots of this client" in text_of(refused)
+    assert "outside the roots of this client" in text_of(refused)
     assert not taken.is_error
     assert [question.workspace for question in peer.asked] == [inside]
 
@@ -145,7 +145,7 @@ async def test_a_client_that_does_not_tell_its_roots_gets_nothing(work: Path, pe
     async with served(work, list_roots_callback=roots) as client:
         refused = await client.call_tool("ask_peer", {"peer": "scout", "prompt": "x"})
     assert refused.is_error
-    assert "does not tell its roots" in text_of(refused)
+    assert "does not list its roots" in text_of(refused)
     assert peer.asked == []
 
 
@@ -187,7 +187,7 @@ async def test_work_that_is_stopped_before_it_has_begun_says_so(
             await front.aclose()
             result = await call
     assert result.is_error
-    assert "it was cancelled before a peer had begun to work" in text_of(result)
+    assert "it was cancelled before a peer started to work" in text_of(result)
 
 
 @aio
@@ -205,7 +205,7 @@ async def test_a_job_is_started_watched_and_its_answer_fetched(work: Path, peer:
         again = await client.call_tool("job_status", job)
         assert again.structured_content["ok"] is True
         late = await client.call_tool("cancel_job", job)
-        assert "has ended already" in text_of(late)
+        assert "has already ended" in text_of(late)
 
 
 @aio
@@ -262,7 +262,7 @@ async def test_a_stored_job_is_seen_only_by_clients_of_its_project(
         for tool in ("job_result", "job_status", "cancel_job"):
             hidden = await client.call_tool(tool, {"job": "j-0000000001"})
             assert hidden.is_error
-            assert "in the folders of this client" in text_of(hidden)
+            assert "in the directories of this client" in text_of(hidden)
 
 
 @aio
@@ -289,7 +289,7 @@ async def test_work_of_one_client_is_hidden_from_another_with_other_roots(
         for tool in ("job_status", "job_result", "cancel_job"):
             hidden = await theirs.call_tool(tool, job)
             assert hidden.is_error
-            assert "in the folders of this client" in text_of(hidden)
+            assert "in the directories of this client" in text_of(hidden)
         assert not peer.told_to_stop.is_set()
         seen = await mine.call_tool("job_status", job)
         assert "scout: looking" in text_of(seen)
@@ -302,7 +302,7 @@ async def test_calls_that_make_no_sense_are_answered_in_words(work: Path, peer: 
         for tool, arguments, words in (
             ("ask_peer", {"peer": "scout"}, "prompt"),
             ("start_job", {"prompt": "x"}, "either a role or a peer"),
-            ("start_job", {"prompt": "x", "role": "r", "session": "s"}, "a session is with one"),
+            ("start_job", {"prompt": "x", "role": "r", "session": "s"}, "a session belongs to one"),
             ("ask_peer", {"peer": "scout", "prompt": "x", "session": "\n"}, "printable"),
             ("delegate", {"role": "no-such-role", "prompt": "x"}, "no-such-role"),
             ("explain", {"role": "no-such-role"}, "no-such-role"),

@@ -61,14 +61,14 @@ def test_a_long_answer_is_shortened_and_says_where_the_rest_is() -> None:
     answer = tool_results.of_asked(asked(Outcome.OK, long))
     assert len(answer.data["text"]) == tool_results.MAX_TEXT_SIZE + 1
     assert answer.data["shortened"] is True
-    assert "`dragoman jobs result j-1` has all" in answer.text
+    assert "`dragoman jobs result j-1` prints all" in answer.text
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
         (NoPeer("review", {"codex": "it is too deep"}), "do this part yourself as your own"),
-        (UnknownPeer("geminy", ["gemini"]), "Mend the call"),
+        (UnknownPeer("geminy", ["gemini"]), "Fix the call"),
         (ProcessExited(exit_code=3), tool_results.NOT_IN_ITS_PLACE),
         (UsageError("that is no folder"), "that is no folder"),
     ],
@@ -87,10 +87,10 @@ def test_an_error_says_what_happened(error: DragomanError, words: str) -> None:
 
 def test_work_that_may_have_run_is_not_told_as_never_begun() -> None:
     error = DragomanError("the line is cut")
-    assert "Nobody was asked" in tool_results.of_error(error).text
+    assert "No peer was prompted" in tool_results.of_error(error).text
     error.may_have_run = True
     answer = tool_results.of_error(error)
-    assert "may have begun to work" in answer.text
+    assert "may have started to work" in answer.text
     assert answer.data["error"]["mayHaveRun"] is True
     assert answer.data["outcome"] == "failed"
 
@@ -116,7 +116,7 @@ def test_a_stored_job_is_told_as_it_stands() -> None:
 def test_a_job_that_is_over_cannot_be_cancelled() -> None:
     assert tool_results.of_cancelled("j-1", True).data["cancelled"] is True
     late = tool_results.of_cancelled("j-1", False)
-    assert "has ended already" in late.text
+    assert "has already ended" in late.text
     assert late.data["ok"] is False
 
 

@@ -32,7 +32,7 @@ def test_names_are_those_that_the_instructions_speak_of() -> None:
 def test_tools_whose_answer_is_a_peers_say_not_to_answer_in_its_place() -> None:
     for tool in TOOLS:
         if tool.name in ("delegate", "ask_peer", "job_result"):
-            assert "never give an answer of your own" in tool.description
+            assert "never present an answer of your own" in tool.description
 
 
 def test_arguments_that_nobody_knows_or_that_make_no_sense_are_refused() -> None:
