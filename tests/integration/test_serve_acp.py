@@ -119,15 +119,15 @@ async def test_an_editor_works_with_peers_and_changes_between_them(cli: Cli) -> 
 async def test_more_folders_reach_a_warm_peer_and_one_that_is_none_is_refused(cli: Cli) -> None:
     async with editor(cli, "--peer", "left") as it:
         other = cli.home / "other"
-        with pytest.raises(sdk.RequestError, match="other is no folder"):
+        with pytest.raises(sdk.RequestError, match="other is not a directory"):
             await it.agent.new_session(str(cli.cwd), additional_directories=[str(other)])
-        with pytest.raises(sdk.RequestError, match="other is no folder") as refused:
+        with pytest.raises(sdk.RequestError, match="other is not a directory") as refused:
             await it.agent.new_session(str(other))
         assert refused.value.code == -32602
         other.mkdir()
         opened = await it.agent.new_session(str(cli.cwd), additional_directories=[str(other)])
         assert await it.ask(opened.session_id, "folders") == f"{cli.cwd} {other}"
-        with pytest.raises(sdk.RequestError, match="right works in one folder"):
+        with pytest.raises(sdk.RequestError, match="right works in one directory"):
             await it.agent.set_config_option("peer", opened.session_id, "right")
         assert await it.ask(opened.session_id, "known") == "folders, known"
 

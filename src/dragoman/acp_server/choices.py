@@ -19,20 +19,21 @@ if TYPE_CHECKING:
     from dragoman.runs.context import RunContext
 
 AUTO: Final = "auto"
-"""Stands where a peer has its name: the router chooses one for each prompt."""
+"""Used instead of a peer's name: the router chooses a peer for each prompt."""
 
 PEER_OPTION: Final = "peer"
 ROLE_OPTION: Final = "role"
 OURS: Final = frozenset({PEER_OPTION, ROLE_OPTION})
 
 PEERS_OWN: Final = "peer."
-"""Before the ids of a peer's options that are called like one of ours."""
+"""Prefix for the ids of a peer's options that collide with ours."""
 
 FIRST_ROLE: Final = "execute"
 
 
 def peers_in(place: RunContext) -> list[str]:
-    """The peers that may be chosen: those that the user enabled, and those that always may be."""
+    """The peers that may be chosen: those that the user enabled, and those that are always
+    available."""
     catalogue = place.catalogue
     enabled = [name for name in place.config.settings.enabled_peers if name in catalogue]
     return list(dict.fromkeys([*enabled, *(n for n in sorted(ALWAYS_ENABLED) if n in catalogue)]))
@@ -45,7 +46,7 @@ def first_role(place: RunContext) -> str:
 
 
 class ServerChoices(SessionSettings):
-    """The choices of one session as they are now."""
+    """The current choices of one session."""
 
     __slots__ = ("_place", "_theirs", "peer", "role")
 
@@ -57,7 +58,7 @@ class ServerChoices(SessionSettings):
         self._theirs: Choices | None = None
 
     def show(self, theirs: Choices | None) -> None:
-        """Offer what the peer that works now offers."""
+        """Offer the options of the current peer."""
         self._theirs = theirs
 
     @property
@@ -89,7 +90,7 @@ class ServerChoices(SessionSettings):
     def _peers(self) -> acp.SessionConfigSelect:
         names = peers_in(self._place)
         if self.peer != AUTO and self.peer not in names:
-            # A loaded session keeps its peer, even if that peer is not enabled any more.
+            # A loaded session keeps its peer, even if that peer is no longer enabled.
             names.append(self.peer)
         choices = [
             acp.SessionConfigSelectOption(
@@ -111,7 +112,7 @@ class ServerChoices(SessionSettings):
         return acp.SessionConfigSelect(
             id=PEER_OPTION,
             name="Peer",
-            description="Who works in this session.",
+            description="The peer that works in this session.",
             current_value=self.peer,
             options=choices,
         )
@@ -121,7 +122,7 @@ class ServerChoices(SessionSettings):
         return acp.SessionConfigSelect(
             id=ROLE_OPTION,
             name="Role",
-            description="What the router chooses a peer for, where the peer is auto.",
+            description="The role for which the router chooses a peer, if the peer is auto.",
             current_value=self.role,
             options=[
                 acp.SessionConfigSelectOption(value=role, name=role, description=ROLES.get(role))

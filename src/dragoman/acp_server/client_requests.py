@@ -34,12 +34,12 @@ class ClientRequests:
         self.side = side
         self._caught_up = caught_up
         self._pages: set[str] = set()
-        """Pages that the user was sent to and is not known to be done with."""
+        """Pages that the user was sent to and may not have finished."""
 
     # -- permission
 
     async def permit(self, question: Question) -> Decision:
-        """Let the client's user decide. A client that cannot be asked raises `DragomanError`."""
+        """Let the client's user decide. Raises `DragomanError` if the client cannot be asked."""
         # The client must get the tool call before the request about it.
         await self._caught_up()
         chosen = await self.side.permission(_tool_call(question), permission_options(question))
@@ -66,7 +66,7 @@ class ClientRequests:
         return reply
 
     async def page_done(self, event: model.InputAnswered) -> None:
-        """The peer says that the user is done with a page, perhaps with one of the client's."""
+        """The peer reports that the user is done with a page, perhaps one of the client's."""
         if event.action == "completed" and event.request_id in self._pages:
             self._pages.discard(event.request_id)
             await self.side.elicitation_done(event.request_id)

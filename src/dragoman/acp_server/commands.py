@@ -24,18 +24,18 @@ STATS: Final = "stats"
 
 COMMANDS: Final = {
     PEERS: ("Show the peers: installed, enabled, verified, and what each is for", None),
-    DELEGATE: ("Give a piece of work to a peer that claims its role", "ROLE what to do"),
+    DELEGATE: ("Delegate a task to a peer that claims its role", "ROLE what to do"),
     EXPLAIN: ("Show which peers would get a role now, and why not the others", "ROLE"),
     STATS: ("Show which peer does which work well, and what it has cost", None),
 }
-"""Ours: the description of each, and what comes behind it."""
+"""Our commands: the description and the argument of each."""
 
 EXAMPLE_PROMPT: Final = "what would be decided"
 """A short prompt in place of the real one, which `/explain` does not have."""
 
 
 def available(theirs: Sequence[SlashCommand]) -> list[acp.AvailableCommand]:
-    """Our commands, and those of the peer that ours do not hide."""
+    """Our commands, and those of the peer whose names do not collide with ours."""
     told = [
         acp.command(name, description=text, hint=hint) for name, (text, hint) in COMMANDS.items()
     ]
@@ -47,7 +47,7 @@ def available(theirs: Sequence[SlashCommand]) -> list[acp.AvailableCommand]:
 
 
 def role_and_work(text: str, roles: Sequence[str]) -> tuple[str, str]:
-    """What stands behind `/delegate`. `UsageError` if that is not a role and a piece of work."""
+    """The arguments of `/delegate`. Raises `UsageError` if they are not a role and a task."""
     role, _, work = text.strip().partition(" ")
     if role not in roles or not work.strip():
         raise UsageError(f"`/{DELEGATE} ROLE what to do`; the roles are {', '.join(roles)}")
@@ -65,7 +65,7 @@ def peers_text(place: RunContext) -> str:
         enabled = "yes" if row.enabled else "no"
         roles = ", ".join(peer.roles)
         rows.append([peer.name, enabled, state, row.version or "", row.card_state, roles])
-    # What can be used stands first.
+    # Usable peers come first.
     rows.sort(key=lambda row: (row[1] != "yes", row[2] != "installed"))
     return table(["peer", "enabled", "state", "version", "card", "roles"], rows)
 
@@ -85,13 +85,13 @@ def explain_text(place: RunContext, role: str, workspace: Path) -> str:
 
 
 def stats_text(place: RunContext) -> str:
-    """How delegation went, each role with each peer."""
+    """Results of delegation, each role with each peer."""
     from dragoman.store.ledger.ledger import Ledger, ledger_path
 
     with Ledger.open(ledger_path(place.paths.state), read_only=True) as ledger:
         rows = ledger.stats("work")
     if not rows:
-        return "Nothing was delegated yet."
+        return "Nothing has been delegated yet."
     head = ["role", "peer", "done", "cost", "unknown cost", "seconds", "tokens in", "out"]
     cells = [
         [
@@ -110,7 +110,7 @@ def stats_text(place: RunContext) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown."""
+    """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
 

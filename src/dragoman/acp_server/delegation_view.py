@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     from dragoman.runs.context import RunContext
 
 PROGRESS_INTERVAL: Final = 0.15
-"""Seconds between two updates of the tool call: each repeats all of it, and people read slower."""
+"""Seconds between two updates of the tool call: each repeats all of it, and people read more
+slowly."""
 
 CANCEL_TIMEOUT: Final = 4.0
 """Seconds for a cancelled delegation to end. After five the prompt is answered without it."""
 
 SHOWN_TOOLS: Final = 8
-"""Tool calls of the peer that are shown, the newest."""
+"""Maximum tool calls of the peer that are shown, the newest."""
 
 
 class DelegationView(DelegationListener):
@@ -135,7 +136,7 @@ class DelegationView(DelegationListener):
         self._changed.set()
 
     def reported(self, number: int, report: AttemptReport) -> None:
-        # The reason is in the line above already.
+        # The line above already has the reason.
         first, *rest = structs.replace(report, reason="").lines()
         self._lines += [f"   {line}" for line in (first, *rest)]
         self._changed.set()
@@ -173,8 +174,8 @@ class DelegationView(DelegationListener):
 
 
 def _output(done: Delegation) -> dict[str, Any]:
-    """The result for programs, without the answer and the peers that were passed over: clients show
-    it, and `jobs result` and `/explain` have them."""
+    """The result for programs, without the answer and the skipped peers: clients show it, and
+    `jobs result` and `/explain` have them."""
     whole = done.as_json()
     kept = ("job", "role", "ok", "outcome", "answered", "stopped", "costs", "costs_complete")
     tried = ("peer", "model", "reason", "outcome", "seconds", "files")

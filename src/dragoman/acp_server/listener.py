@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from dragoman.transports.listener import Listener
 
 MAX_CLIENTS: Final = 64
-"""Clients at once on one address. An editor has one connection, a crowd of them is a fault."""
+"""Maximum number of clients on one address. An editor has one connection; many of them are a
+fault."""
 
 GREETING_TIMEOUT: Final = 10.0
-"""Seconds for a client that has connected to ask for something. Editors do it at once."""
+"""Seconds for a connected client to send its first request. Editors do it at once."""
 
 MIN_TOKEN_SIZE: Final = 16
 """Minimum length of a token that a user chose."""
@@ -41,13 +42,13 @@ def new_token() -> str:
 
 
 async def serve_stdio(front: ServerContext) -> None:
-    """Serve one client on standard input and output until it goes away."""
+    """Serve one client on standard input and output until it disconnects."""
     await AcpServer(front).serve(await open_stdio())
 
 
 async def serve_unix(front: ServerContext, path: str | PathLike[str]) -> Listener:
     """Serve clients on a Unix socket that only its owner may use."""
-    # Most editors use standard input and output, and their users wait for the start.
+    # Not at the top: most editors use stdio, and their users wait for the start.
     from dragoman.transports import listen_unix
 
     return await listen_unix(path, OpenConnections(front).serve)
@@ -63,15 +64,13 @@ async def serve_websocket(
     greeting_timeout: float = GREETING_TIMEOUT,
     **options: Any,
 ) -> Listener:
-    """Serve clients on a WebSocket that have the token.
+    """Serve clients that have the token on a WebSocket.
 
-    Raises `UsageError` for an address that other machines reach, where the token would travel in
-    the clear, and for a token that can be guessed.
+    Raises `UsageError` for an address that other machines can reach, where the token would be sent
+    in the clear, and for a token that can be guessed.
     """
     if not is_loopback(host):
-        raise UsageError(
-            f"{host} is reached by other machines; listen on 127.0.0.1 and use a tunnel"
-        )
+        raise UsageError(f"other machines can reach {host}; listen on 127.0.0.1 and use a tunnel")
     if len(token) < MIN_TOKEN_SIZE:
         raise UsageError(f"the token is shorter than {MIN_TOKEN_SIZE} characters")
     from dragoman.transports import listen_websocket
@@ -136,7 +135,7 @@ def admission(token: str, host: str) -> Callable[[Any], bool]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether only this machine can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -64,7 +64,7 @@ TURN_TIMEOUT: Final = 2.0
 """Seconds for a turn without a broker to end after it was cancelled. Editors do not wait longer."""
 
 SESSION_TIMEOUT: Final = 2.0
-"""Seconds for a peer to close a session. What it says of that changes nothing."""
+"""Seconds for a peer to close a session. Its response changes nothing."""
 
 
 class PeerSession(RunListener):
@@ -100,7 +100,7 @@ class PeerSession(RunListener):
             attended=True,
             ceilings=inherited_ceilings(lineage, place.environ),
         )
-        # Raises `NotInstalled` or `PolicyNotEnforced` before anything is begun.
+        # Raises `NotInstalled` or `PolicyNotEnforced` before anything is started.
         launch = way_to(name, catalogue=place.catalogue, settings=settings, environ=place.environ)
         card = place.cards().latest(name)
         handed = taken(launch, mcp_servers, workspace=cwd, card=card)
@@ -123,7 +123,7 @@ class PeerSession(RunListener):
             adapter=self._work,
             workspace=cwd,
             record=record,
-            # One that the peer has lost: the caller sends a brief with the next prompt.
+            # A session that the peer has lost: the caller sends a brief with the next prompt.
             fresh=True,
             keep_open=True,
             mcp_servers=mcp_servers,
@@ -131,8 +131,8 @@ class PeerSession(RunListener):
             additional_directories=folders,
             mode=own.mode,
             model=own.model,
-            # The session is open without it, so that the client's user can choose another model
-            # there. Until then nothing is prompted.
+            # The session is open without it, so that the user can choose another model. Until then
+            # nothing is prompted.
             model_strict=False,
             restored_as_is=True,
             approver=Approver(
@@ -190,7 +190,7 @@ class PeerSession(RunListener):
 
     @property
     def view(self) -> View:
-        """How the session is set up now."""
+        """The current settings of the session."""
         return self._run.seen.view
 
     @property
@@ -228,7 +228,7 @@ class PeerSession(RunListener):
     async def aclose(self, *, close_session: bool = False) -> None:
         """Cancel the running turn, if there is one, and disconnect. A session in a broker stays
         open unless `close_session` is set."""
-        # A client that leaves does not need the turn any more, and a broker would go on with it.
+        # A client that disconnects does not need the turn any more, and a broker would continue it.
         self._run.cancel_turn()
         self._closing_session = close_session
         self._leaving.set()
@@ -236,7 +236,7 @@ class PeerSession(RunListener):
         if task is None or task.done():
             return
         if not self._ready.done() or self._ready.cancelled():
-            # It is still starting, and its caller has given up.
+            # It is still starting, and its caller was cancelled.
             task.cancel()
         await asyncio.wait([task], timeout=CLOSE_TIMEOUT)
         task.cancel()
@@ -278,7 +278,7 @@ class PeerSession(RunListener):
         return can.load is not False or can.resume is not False
 
     def _tell_gap(self) -> None:
-        """Tell once that the peer does not ask for permission as the policy requires."""
+        """Report once that the peer does not ask for permission as the policy requires."""
         gap = self._run.seen.unenforced
         if gap and gap != self._gap:
             self.notice(f"{NOT_ENFORCED}: {self.name}: {gap}")
@@ -292,7 +292,7 @@ class PeerSession(RunListener):
         if folders and peer.capabilities.additional_directories is False:
             others = ", ".join(map(str, folders))
             raise Unsupported(
-                f"{self.name} works in one folder, and cannot use {others}: choose another peer, "
+                f"{self.name} works in one directory and cannot use {others}: choose another peer, "
                 f"or open {request.workspace} alone"
             )
         if peer.dialect == ACP:
@@ -322,7 +322,7 @@ class PeerSession(RunListener):
 
     async def set_option(self, name: str, value: str | bool) -> None:
         """Set an option that the client's user has chosen. Raises `PolicyNotEnforced`, and
-        `ProtocolMismatch` for a model that the peer does not take."""
+        `ProtocolMismatch` for a model that the peer does not accept."""
         self._request.enforced.check_option(name, value)
         kinds = {one.id: one.category for one in self.view.options}
         kind = kinds.get(name) or name
@@ -354,7 +354,7 @@ class PeerSession(RunListener):
 
     @contextmanager
     def _broker_named(self) -> Iterator[None]:
-        """Report a broker that is lost in between as the broker, and not as the peer."""
+        """Report a broker that is lost in between as a failure of the broker, not of the peer."""
         try:
             yield
         except DragomanError as error:
@@ -387,7 +387,7 @@ class PeerSession(RunListener):
                 turn.denied(Denial("", question.title, question.kind))
             raise prompt_responses.refusal(error) from error
         finally:
-            # Without effect on what has run.
+            # No effect on commands that have run.
             served.close()
 
     # -- turns
@@ -400,9 +400,9 @@ class PeerSession(RunListener):
         on_begin: Callable[[], None],
         follow: Callable[[ConversationTurn], Awaitable[None]],
     ) -> RunResult:
-        """One turn. `on_begin` is called before the prompt is sent, `follow` takes the events.
-        Raises what kept the prompt from being sent, such as `PolicyNotEnforced`, or the peer's
-        refusal of the model."""
+        """Run one turn. `on_begin` is called before the prompt is sent, `follow` gets the
+        events. Raises if the prompt could not be sent, such as `PolicyNotEnforced`, or if the
+        peer rejects the model."""
         if self._refused is not None:
             raise self._refused.fresh()
         request = self._request
@@ -425,7 +425,7 @@ class PeerSession(RunListener):
         return seen
 
     def _attach_stderr(self, error: DragomanError) -> None:
-        """Put the end of the peer's stderr into the data of its error, for the client."""
+        """Add the end of the peer's stderr to the data of its error, for the client."""
         if isinstance(error, RemoteError):
             tail = redacted_stderr(
                 error, peer=self.name, place=self._place, workspace=self._request.workspace
@@ -433,7 +433,8 @@ class PeerSession(RunListener):
             error.data = with_stderr(error.data, tail)
 
     def _taken(self, block: Block) -> Block:
-        """A block as the peer can take it. A text is a text, wherever it is embedded."""
+        """Convert a block to a form that the peer accepts. A text stays a text, wherever it is
+        embedded."""
         if isinstance(block, Resource) and block.text is not None:
             if self.peer.capabilities.embedded is False:
                 return Text(f"{block.uri}:\n{block.text}")
@@ -441,7 +442,7 @@ class PeerSession(RunListener):
 
 
 def _question(name: str, params: Any) -> Question | None:
-    """What a request for a service asks to be allowed; None if that was allowed before."""
+    """The permission that a service request needs; None if it was already granted."""
     if name == acp.FS_READ_TEXT_FILE.name:
         return reading(params.session_id, params.path)
     if name == acp.FS_WRITE_TEXT_FILE.name:

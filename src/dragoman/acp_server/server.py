@@ -71,9 +71,9 @@ class ServerContext:
     """The peer of a new session, until the client chooses another."""
     role: str | None = None
     dialect: str | None = None
-    """What the clients speak; None if their first request shows it."""
+    """The dialect of the clients; None to detect it from their first request."""
     flags: Mapping[str, object] = field(default_factory=dict)
-    """Settings by their dotted keys, over those of the files."""
+    """Settings by dotted key, which override those of the files."""
     max_line_size: int = DEFAULT_MAX_LINE_SIZE
 
     def load_context(self, cwd: Path) -> RunContext:
@@ -81,22 +81,20 @@ class ServerContext:
         return load_context(cwd, environ=self.environ, flags=self.flags)
 
     def check(self, cwd: Path) -> None:
-        """Refuse a first choice that no session could have. Raises `UsageError`."""
+        """Reject a default that no session could have. Raises `UsageError`."""
         if self.dialect is not None:
             served_dialect(self.dialect)
         place = self.load_context(cwd)
         if self.peer != AUTO and self.peer not in peers_in(place):
             place.catalogue.get(self.peer)
-            raise UsageError(
-                f"{self.peer} is not enabled: `dragoman peers enable {self.peer}` does it"
-            )
+            raise UsageError(f"{self.peer} is not enabled: run `dragoman peers enable {self.peer}`")
         if self.role is not None and self.role not in place.role_catalogue().roles:
             roles = ", ".join(place.role_catalogue().roles)
-            raise UsageError(f"nobody claims the role {self.role!r}; the roles are {roles}")
+            raise UsageError(f"no peer claims the role {self.role!r}; the roles are {roles}")
 
 
 def refused(handler: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """Wrap a handler: its errors become errors of the protocol."""
+    """Wrap a handler: its errors become protocol errors."""
 
     @functools.wraps(handler)
     async def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -111,7 +109,7 @@ def refused(handler: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
 
 
 class _Server(Server):
-    """An agent server that knows whether its client has sent a request yet."""
+    """An agent server that knows whether its client has already sent a request."""
 
     def __init__(self, agent: Agent) -> None:
         super().__init__(agent)
@@ -134,7 +132,7 @@ class AcpServer:
     async def serve(
         self, stream: Stream, *, greeting_timeout: float | None = None
     ) -> ConnectionLost:
-        """Serve the client until it has gone; returns why its connection ended.
+        """Serve the client until it disconnects; returns why its connection ended.
 
         A client that sends no request within `greeting_timeout` seconds is disconnected.
         """
@@ -157,7 +155,7 @@ class AcpServer:
                 try:
                     return await connection.wait_ended()
                 finally:
-                    # Before the connection's own end, which ends the tasks that hold the peers.
+                    # Before the connection itself ends, which ends the tasks that hold the peers.
                     await finish(self._leave())
         finally:
             self._editor_sessions.clear()
@@ -167,7 +165,7 @@ class AcpServer:
             async with asyncio.timeout(seconds):
                 await self._server.greeted.wait()
         except TimeoutError:
-            log.warning("a client said nothing within %g s, and is sent away", seconds)
+            log.warning("disconnecting a client that sent no request within %g s", seconds)
             await connection.aclose()
 
     async def _leave(self) -> None:
@@ -233,7 +231,7 @@ class AcpServer:
             try:
                 await editor_session.worker()
             except BaseException:
-                # The client never learns of it, and could not delete it.
+                # The client never learns its id, and could not delete it.
                 store.delete(session.id)
                 raise
             session.mode = editor_session.choices.first_mode
@@ -262,7 +260,7 @@ class AcpServer:
 
     async def _list(self, request: acp.ListSessionsRequest) -> list[acp.SessionInfo]:
         if request.cursor is not None:
-            raise RemoteError(codes.INVALID_PARAMS, "there is one page, and no cursor to another")
+            raise RemoteError(codes.INVALID_PARAMS, "there is only one page, so no cursor is valid")
         cwd = None if request.cwd is None else Path(request.cwd)
         place = self._front.load_context(Path.cwd() if cwd is None else cwd)
         return [
@@ -307,11 +305,11 @@ class AcpServer:
 
 
 def _check(session: Session) -> None:
-    """Refuse a session whose directories do not exist, before anything is stored."""
+    """Reject a session whose directories do not exist, before anything is stored."""
     for folder in session.roots:
-        # Unlike the path's own method, it takes what the system refuses to look at for none.
+        # Unlike the method of `Path`, this returns False if the system refuses access.
         if not os.path.isdir(folder):
-            raise UsageError(f"{folder} is no folder")
+            raise UsageError(f"{folder} is not a directory")
 
 
 def _editor_session_of(session: Session) -> EditorSession:

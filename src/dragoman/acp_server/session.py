@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.acp_server")
 
 MAX_NOTICES: Final = 20
-"""Notices that wait for the next turn."""
+"""Notices that are queued for the next turn."""
 
 
 class EditorSession:
@@ -89,7 +89,7 @@ class EditorSession:
         self._notices: list[str] = []
         self._told_folders = False
         self._known = False
-        """Whether a client knows the session, so that another one may open it, too."""
+        """Whether a client knows the session, so that another one may open it too."""
         session.choose_from(self.choices)
 
     @property
@@ -124,8 +124,8 @@ class EditorSession:
             try:
                 await self.worker()
             except DragomanError as error:
-                # The session is there all the same, and the next prompt tries again.
-                log.warning("%s is not there yet: %s", self.peer, error)
+                # The session is usable all the same, and the next prompt tries again.
+                log.warning("cannot connect to %s yet: %s", self.peer, error)
 
     async def aclose(self, *, close_session: bool = False) -> None:
         """Disconnect from the peer."""
@@ -149,7 +149,7 @@ class EditorSession:
             return
         if self.session.turn is not None:
             raise RemoteError(
-                codes.INVALID_REQUEST, "a turn is running; another peer can be chosen behind it"
+                codes.INVALID_REQUEST, "a turn is running; choose another peer after it"
             )
         self.choices.peer = name
         try:
@@ -184,14 +184,14 @@ class EditorSession:
         async with self._lock:
             name = self.peer
             if name == AUTO:
-                raise UsageError("no peer was chosen that would have this option")
+                raise UsageError("no peer with this option was chosen")
             worker = self._worker
             if worker is not None and worker.name == name and worker.alive:
-                # Only an adapter works in a role.
+                # Only an adapter uses the role.
                 if not worker.adapted or worker.role == self.choices.role:
                     return worker
             if worker is not None and not worker.alive:
-                # What was said is stored before its session is looked for.
+                # Pending writes must be stored before its session is looked up.
                 await self.aclose()
             record = self._record(name)
             if record is not None or not self._known:
@@ -221,10 +221,10 @@ class EditorSession:
         self._worker = worker
         opened = worker.opened
         if opened.context != RESTORED:
-            # It has a new session, in which nothing was said yet.
+            # It has a new session, which is still empty.
             self.memory.forgot(name)
         self._remember(worker)
-        # The settings of the session that an adapter opens for a prompt are the adapter's.
+        # The adapter controls the settings of the session that it opens for a prompt.
         offered = None if worker.adapted else Choices(opened.conversation, worker.view)
         self.choices.show(offered)
         self.session.mode = self.choices.first_mode
@@ -232,7 +232,7 @@ class EditorSession:
         return worker
 
     def _remember(self, worker: PeerSession) -> None:
-        """Store which session of the peer this one goes on in, once prompts can be sent there."""
+        """Store which session of the peer this one continues in, once prompts can be sent there."""
         name, key = worker.name, worker.opened.key
         if worker.usable and self._threads.get(name) != key:
             self._threads[name] = key
@@ -242,14 +242,14 @@ class EditorSession:
         try:
             self._threads |= self._store.threads(self.session.id)
         except StoreError as error:
-            log.warning("what was stored cannot be read: %s", error)
+            log.warning("cannot read the stored session: %s", error)
 
     def _record(self, name: str) -> SessionRecord | None:
         key = self._threads.get(name)
         try:
             return None if key is None else self._store.thread_record(key)
         except StoreError as error:
-            log.warning("what was stored cannot be read: %s", error)
+            log.warning("cannot read the stored session: %s", error)
             return None
 
     def _commands(self) -> list[acp.AvailableCommand]:
@@ -258,7 +258,7 @@ class EditorSession:
     def _happened(self, event: model.Event) -> None:
         worker = self._worker
         if worker is None or event.session != worker.conversation.id:
-            # A session that is being opened: the client gets its state as a whole afterwards.
+            # While a session is being opened: the client gets its whole state afterwards.
             return
         if isinstance(event, model.SessionChanged) and isinstance(event.title, str):
             self.titled = True
@@ -294,7 +294,7 @@ class EditorSession:
             role, work = commands.role_and_work(text, place.role_catalogue().roles)
             return await self._delegate(turn, role, work, [translate.block(b) for b in turn.prompt])
         if name == commands.PEERS:
-            # It looks for programs all over the PATH.
+            # Off the loop: it searches for programs along the whole PATH.
             told = await asyncio.to_thread(commands.peers_text, place)
         elif name == commands.EXPLAIN:
             told = await asyncio.to_thread(commands.explain_text, place, text, self.session.cwd)
@@ -315,8 +315,7 @@ class EditorSession:
         brief = brief_for(worker.name, self.memory)
         sent = list(blocks)
         if brief is not None:
-            # A command, or the prefix that an adapter adds for a role, is one only at the
-            # beginning.
+            # A command, or the prefix that an adapter adds for a role, must be at the start.
             behind = 1 if is_command or worker.adapted else 0
             sent.insert(behind, brief.block(worker.peer.capabilities))
         job, title = new_job_id(), ""
@@ -344,7 +343,7 @@ class EditorSession:
         result = seen.result
         assert result is not None
         if result.outcome is not outcome:
-            # Its own word for the end is not what happened.
+            # The peer's own stop reason does not say what happened.
             ended = None
         return prompt_responses.response(result, ended)
 
@@ -390,7 +389,7 @@ class EditorSession:
         if not done.ok:
             raise RemoteError(
                 codes.INTERNAL_ERROR,
-                f"nobody could do it: {said}",
+                f"no peer could do it: {said}",
                 {"outcome": done.outcome.value, "job": done.job},
             )
         await turn.say(f"{said}\n")
@@ -402,8 +401,8 @@ class EditorSession:
         if others and not self._told_folders:
             self._told_folders = True
             self._notice(
-                f"delegated work is done in {self.session.cwd} alone, without "
-                f"{', '.join(map(str, others))}; a peer that is chosen may take them, too"
+                f"delegated work only uses {self.session.cwd}, not "
+                f"{', '.join(map(str, others))}; a chosen peer may use them too"
             )
 
     async def _tell_notices(self, turn: Turn) -> None:
@@ -411,7 +410,7 @@ class EditorSession:
             await turn.notice(self._notices.pop(0), severity="warning")
 
     def _keep(self, text: str, *, job: str, by: str) -> str | None:
-        """Store that there is a turn; the title, if the session gets one by it."""
+        """Store the start of a turn; also the title, if the session gets one from it."""
         title = None if self.titled else title_of(text) or None
         self.titled = self.titled or title is not None
         self._store.turn(self.session.id, job=job, peer=by, prompt=text, title=title)

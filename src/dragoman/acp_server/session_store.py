@@ -33,25 +33,25 @@ ANSWER: Final = "door-answer"
 """Kinds of notes, in the spelling that stored sessions have."""
 
 MAX_LISTED: Final = 200
-"""Sessions in one list, the one used last first."""
+"""Maximum sessions in one list, the most recently used first."""
 
 MAX_KEPT_TEXT: Final = 64 * 1024
-"""Characters of a prompt or of our own words that are stored in a note."""
+"""Characters of a prompt or of our own text that are stored in a note."""
 
 TITLE_SIZE: Final = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTurnNote:
-    """One turn as it was stored."""
+    """One stored turn."""
 
     job: str
     peer: str
     prompt: str
     said: str = ""
-    """What we said ourselves: the answer of a delegation or of a command."""
+    """Our own text: the answer of a delegation or of a command."""
     lines: tuple[bytes, ...] = ()
-    """What the peer said, as params of ``session/update``."""
+    """The peer's output, as params of ``session/update``."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class StoredConversation:
     """The chosen peer; None if no choice was stored."""
     role: str | None = None
     threads: dict[str, str] = field(default_factory=dict)
-    """The keys of the stored sessions that go on in this one, by their peers."""
+    """By peer, the keys of the stored sessions that this one continues."""
     turns: list[StoredTurnNote] = field(default_factory=list)
 
 
@@ -82,7 +82,7 @@ class SessionStore:
     # -- writing
 
     def create(self, id: str, *, cwd: Path) -> None:
-        """Keep a new session, before anything happens in it."""
+        """Store a new session, before anything happens in it."""
         now = time.time()
         record = SessionRecord(
             key=id,
@@ -116,7 +116,7 @@ class SessionStore:
         self._write(lambda store: store.update_session(id, title=title))
 
     def close(self, id: str) -> None:
-        """The client has closed it. It can be taken up again."""
+        """Mark the session as closed by the client. It can be resumed."""
         self._write(lambda store: store.update_session(id, closed_at=time.time()))
 
     def delete(self, id: str) -> None:
@@ -149,7 +149,7 @@ class SessionStore:
                     self._on_trouble(f"{store.path}: {store.replaced}")
                 write(store)
         except UnknownSession:
-            # Another process has deleted it: the session goes on unstored.
+            # Another process has deleted it: the session continues unstored.
             return
         except StoreError as error:
             if not self._told:
@@ -192,7 +192,7 @@ class SessionStore:
         return kept
 
     def threads(self, id: str) -> dict[str, str]:
-        """The keys of the stored sessions that go on in a session, by their peers."""
+        """By peer, the keys of the stored sessions that a session continues."""
         kept = self._read(id)
         return {} if kept is None else kept.threads
 
@@ -209,7 +209,7 @@ class SessionStore:
             kept = StoredConversation(record=record)
             turns: dict[str, StoredTurnNote] = {}
             if record.peer != SERVER_PEER:
-                # A peer began it. From now on turns of ours and of other peers may be added.
+                # A peer began it. From now on our turns and those of other peers may be added.
                 kept.peer, kept.threads = record.peer, {record.peer: record.key}
                 for job in reversed(store.jobs(session_key=id, limit=-1)):
                     if job.started_at is not None:
@@ -223,7 +223,7 @@ class SessionStore:
                         kept.threads[data.get("peer", "")] = data.get("session", "")
                     case "door-turn":
                         job_id = data.get("job", "")
-                        # In its place by time, which is that of the note.
+                        # Ordered by time, which is that of the note.
                         turns.pop(job_id, None)
                         turns[job_id] = StoredTurnNote(
                             job=job_id, peer=data.get("peer", ""), prompt=data.get("prompt", "")
@@ -239,7 +239,7 @@ class SessionStore:
             return kept
 
     def _complete(self, turn: StoredTurnNote) -> StoredTurnNote:
-        """A turn with what the peer said in it."""
+        """A turn with the peer's output in it."""
         if turn.said:
             return turn
         with open_store(read_only=True, paths=self._paths) as store:
@@ -256,11 +256,11 @@ def _lines(store: Store, job: JobRecord) -> tuple[bytes, ...]:
 
 
 def title_of(prompt: str) -> str:
-    """A title for a session that has none: how its first prompt begins."""
+    """A title for a session that has none: the start of its first prompt."""
     line = " ".join(prompt.split())
     return line if len(line) <= TITLE_SIZE else f"{line[: TITLE_SIZE - 1]}…"
 
 
 def instant(at: float) -> str:
-    """A time as the protocol has it."""
+    """A time in the protocol's format."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

@@ -108,7 +108,7 @@ class UpdateSender:
         await self.update(acp.AvailableCommandsUpdate(available_commands=self._commands()))
 
     def soon(self, *told: Callable[[], object]) -> None:
-        """Send updates after the response that is being made now."""
+        """Send updates after the response that is currently being made."""
         connection = self._server.connection
 
         async def tell() -> None:
@@ -137,7 +137,7 @@ class UpdateSender:
             self._tell_outside(gateway_session)
 
     def happened(self, event: model.Event) -> None:
-        """Queue an event outside of a turn; `turn` sends the events of turns."""
+        """Queue an event outside a turn; `turn` sends the events of turns."""
         gateway_session = self._gateway_session
         if gateway_session is None or event.replay or gateway_session.conversation.turn is not None:
             return
@@ -145,7 +145,7 @@ class UpdateSender:
         self._tell_outside(gateway_session)
 
     async def caught_up(self) -> None:
-        """Wait until the client knows everything that has happened in the turn so far."""
+        """Wait until the client has received everything that has happened in the turn so far."""
         if self._gateway_session is not None:
             await self._gateway_session.caught_up()
 
@@ -181,7 +181,7 @@ class UpdateSender:
         try:
             params = messages.decode_envelope(raw).params
         except messages.UNDECODABLE as error:
-            log.warning("an update of the peer cannot be passed on: %s", error)
+            log.warning("cannot forward an update of the peer: %s", error)
             return
         self._post(params)
 
@@ -189,7 +189,7 @@ class UpdateSender:
         try:
             told = _decode(params)
         except msgspec.MsgspecError as error:
-            log.warning("an update of the peer cannot be passed on: %s", error)
+            log.warning("cannot forward an update of the peer: %s", error)
             return
         meta = b"" if isinstance(told.meta, UnsetType) else b',"_meta":' + bytes(told.meta)
         line = b'{"sessionId":%b,"update":%b%b}' % (self._name, bytes(told.update), meta)

@@ -52,7 +52,7 @@ def test_an_explanation_says_who_would_be_asked_and_why_nobody_else(tmp_path: Pa
 
 def test_stats_tell_each_role_with_each_peer(tmp_path: Path) -> None:
     place = place_in(tmp_path)
-    assert commands.stats_text(place) == "Nothing was delegated yet."
+    assert commands.stats_text(place) == "Nothing has been delegated yet."
     with Ledger.open(ledger_path(place.paths.state), Redactor()) as ledger:
         attempt = AttemptRecord(
             job="j-1", decision_id="d-1", number=1, peer="scout", role="review", started_at=1.0

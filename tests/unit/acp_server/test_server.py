@@ -171,12 +171,12 @@ async def test_a_folder_that_is_none_is_refused_and_nothing_is_stored(tmp_path: 
             (home.work, [home.work / "gone"]),
             (home.work / ("x" * 5000 + "gone"), []),
         ):
-            with pytest.raises(RemoteError, match="(gone|file) is no folder") as refused:
+            with pytest.raises(RemoteError, match="(gone|file) is not a directory") as refused:
                 await editor.open(cwd, *others)
             assert refused.value.code == codes.INVALID_PARAMS
         assert (await editor.call("session/list"))["sessions"] == []
         session = await editor.open(home.work)
-        with pytest.raises(RemoteError, match="gone is no folder"):
+        with pytest.raises(RemoteError, match="gone is not a directory"):
             await editor.call(
                 "session/resume", sessionId=session, cwd=str(home.work / "gone"), mcpServers=[]
             )
@@ -196,7 +196,7 @@ async def test_more_folders_go_to_a_peer_that_takes_them_and_are_refused_by_anot
             session = await editor.open(home.work, other)
             await editor.prompt(session, "folders")
             assert editor.text == "work other"
-            with pytest.raises(RemoteError, match="right works in one folder") as refused:
+            with pytest.raises(RemoteError, match="right works in one directory") as refused:
                 await editor.set(session, "peer", "right")
             assert refused.value.code == codes.INVALID_PARAMS
             await editor.prompt(session, "folders")
@@ -216,7 +216,7 @@ async def test_more_folders_go_to_a_peer_that_takes_them_and_are_refused_by_anot
             assert [word.split()[0] for word in left.sessions] == ["new", "resumed"]
         async with home.editor(peer="right") as editor:
             await editor.hello()
-            with pytest.raises(RemoteError, match="right works in one folder"):
+            with pytest.raises(RemoteError, match="right works in one directory"):
                 await editor.open(home.work, other)
             listed = (await editor.call("session/list"))["sessions"]
             assert [one["sessionId"] for one in listed] == [session]
