@@ -148,16 +148,16 @@ class McpServers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class SettingWay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a setting of a session reaches the peer: by an option, or by its command line."""
+    """How a session setting is passed to the peer: by an option, or by its command line."""
 
     detail: str = ""
-    """The option of its dialect's client (`details`); dots lead into a table."""
+    """The option of its dialect's client (`details`); dots separate nested tables."""
     arguments: tuple[str, ...] = ()
-    """Words added to its command line, with ``{value}`` for the value; once for each value."""
+    """Arguments added to its command line, with ``{value}`` for the value; once for each value."""
 
 
 class SessionSupport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which settings of a session the peer takes. What is left out it does not take."""
+    """Which session settings the peer supports. A setting that is not listed is not supported."""
 
     system_prompt: SettingWay | None = None
     """Instructions for the whole session, added to its own."""

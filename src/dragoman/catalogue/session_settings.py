@@ -1,8 +1,8 @@
-"""Settings that a user gives a session and that not every peer takes: system prompt, tools, turns.
+"""Session settings that not every peer supports: system prompt, tools, turns.
 
-The descriptor says how a peer takes each of them, by options of its dialect's client or by words of
-its command line. Both are part of the `LaunchSpec`, so a broker is shared only by callers with the
-same settings.
+The descriptor says how a peer gets each of them: by options of its dialect's client or by arguments
+of its command line. Both are part of the `LaunchSpec`, so a broker is shared only by callers with
+the same settings.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dragoman.catalogue.launch import LaunchSpec
 from dragoman.errors import Unsupported
 
 VALUE: Final = "{value}"
-"""Stands for the value in the words of a command line."""
+"""Placeholder for the value in the arguments of a command line."""
 
 
 class WantedSettings(Struct, frozen=True, kw_only=True):
-    """What a user wants of a session. Empty: as the peer does it by itself."""
+    """The settings that a user requests. Empty: the peer's own default."""
 
     system_prompt: str = ""
     allow_tool: tuple[str, ...] = ()
@@ -35,7 +35,8 @@ class WantedSettings(Struct, frozen=True, kw_only=True):
 
 
 def lacking(descriptor: Descriptor | None, settings: WantedSettings) -> str:
-    """The option that a peer does not take, as it is written; empty if it takes all of them."""
+    """The first option that a peer does not support, as the user writes it; empty if it
+    supports all of them."""
     for name, _ in settings.given():
         if _way(descriptor, name) is None:
             return option(name)
@@ -52,7 +53,7 @@ def with_settings(
 ) -> LaunchSpec:
     """The launch spec of a peer whose sessions have these settings.
 
-    Raises `Unsupported`, which names those of the `others` that can, for a peer that cannot.
+    Raises `Unsupported` for a peer that cannot; the error names those of the `others` that can.
     """
     missing = lacking(spec.descriptor, settings)
     if missing:

@@ -82,5 +82,5 @@ def _words(value: Any) -> list[str]:
 
 def _listed(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or "nobody"
+        return ", ".join(map(str, value)) or "none"
     return str(value)

@@ -59,8 +59,8 @@ def convert(data: Any, kind: type[T], *, origin: str, base: str = "") -> T:
 def with_all_mistakes(
     check: Callable[[Mapping[str, Any]], T], table: Mapping[str, Any], *, origin: str
 ) -> T:
-    """What `check` makes of a table. If that raises `ConfigInvalid`, the rest of the table is
-    checked without what is wrong, and one error has all mistakes."""
+    """The result of `check` for a table. If it raises `ConfigInvalid`, the rest of the table is
+    checked without the invalid part, and one error reports all mistakes."""
     found: list[ConfigInvalid] = []
     left: Mapping[str, Any] | None = table
     while left is not None and len(found) < MAX_MISTAKES:
@@ -80,8 +80,8 @@ def with_all_mistakes(
 
 
 def _without(table: Mapping[str, Any], key: str) -> dict[str, Any] | None:
-    """A table without a dotted key, or without the list that the key is in; None if it is not
-    there."""
+    """A table without a dotted key, or without the list that contains the key; None if the key
+    does not exist."""
     name, _, rest = key.partition(".")
     name, in_list, _ = name.partition("[")
     if name not in table:

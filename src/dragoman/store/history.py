@@ -81,7 +81,7 @@ class TurnMarks:
         self.take(jobs)
 
     def take(self, jobs: Iterable[JobRecord]) -> None:
-        """The jobs of the session as they are now, while it goes on."""
+        """Update the jobs of a session that is still running."""
         left = []
         for job in jobs:
             if self._open is not None and job.id == self._open.id:
@@ -91,7 +91,7 @@ class TurnMarks:
         self._left = sorted(left, key=lambda job: (job.first_event, job.created_at), reverse=True)
 
     def covers(self, number: int) -> bool:
-        """Whether it is known which turn an event belongs to."""
+        """Whether the turn of an event is known."""
         known = [*self._left, *([] if self._open is None else [self._open])]
         return any(
             job.first_event <= number and (job.state != "ended" or number < job.next_event)
@@ -99,7 +99,7 @@ class TurnMarks:
         )
 
     def before(self, number: int) -> Iterator[model.Event]:
-        """The marks that stand before the event with this number, each once."""
+        """The marks before the event with this number, each once."""
         while True:
             job = self._open
             following = self._left[-1] if self._left else None

@@ -58,7 +58,7 @@ def test_a_file_that_asks_for_nothing_says_so() -> None:
 
 
 def test_a_file_of_strange_shapes_is_told_without_an_error() -> None:
-    assert wants("peers = 3\nenabled_peers = []") == ["delegate to nobody"]
+    assert wants("peers = 3\nenabled_peers = []") == ["delegate to none"]
     assert wants("[peers]\nx = 1\n[peer]\ny = 2") == ["nothing that needs trust"]
     assert wants('[peers.x]\nlaunch = "sh"\nenv = 1\ncredentials = 2') == [
         "nothing that needs trust"
