@@ -665,7 +665,7 @@ def test_a_job_is_cancelled_from_another_shell_and_nobody_else_is_asked(tmp_path
         until_prompted(cli)
         assert cli("jobs", "cancel", job).code == 0
         assert command.wait(20) == 130
-        assert "nobody else was asked: it was interrupted" in str(
+        assert "no other peer was tried: it was interrupted" in str(
             command.stderr and command.stderr.read()
         )
     assert read_lines(cli.home / "beta.starts") == []
@@ -824,7 +824,7 @@ def test_work_that_cannot_be_taken_out_of_its_copy_is_not_done_and_stays_there(
         assert done.code == 1 and asked(cli) == number, done.err
         assert "the filter 'lfs' of your git configuration does not work" in done.err
         assert "fault of the workspace" in done.err and "outside the workspace" not in done.err
-    (stays,) = re.findall(r"what it did stays in (.+)", done.err)
+    (stays,) = re.findall(r"its changes stay in (.+)", done.err)
     assert (Path(stays) / "done.txt").read_text() == "done\n"
 
 

@@ -102,7 +102,7 @@ def test_an_interrupt_between_two_turns_prints_the_attempts_so_far(format: str, 
     assert command.returncode == 130
     if format == "text":
         assert "1. alpha: crashed" in err and "2. beta: cancelled" in err
-        assert "nobody else was asked: it was interrupted" in err
+        assert "no other peer was tried: it was interrupted" in err
     else:
         last = json.loads(out.splitlines()[-1])
         assert (last["type"], last["interrupted"], last["exit_code"]) == ("Delegation", True, 130)

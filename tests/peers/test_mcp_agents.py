@@ -131,7 +131,7 @@ async def test_an_agent_that_asks_itself_is_stopped(home: Path, workspace: Path)
         said = await user.ask(call("ask_peer", peer="gemini", prompt=inner))
         asked = [one.text for one in user.model.questions if one.tools]
     assert said.returncode == 0, said.stderr
-    assert "FAILED: nobody can be asked" in said.stdout
+    assert "FAILED: no peer can be asked" in said.stdout
     assert "this is delegated work already, at depth 1, and 1 is the limit" in said.stdout
     assert inner in asked, "the inner one was asked"
     assert "go on" not in asked, "and nobody below it"

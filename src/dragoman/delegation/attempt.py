@@ -146,7 +146,7 @@ class Attempt:
             if not self.seen.prompted:
                 self.workspace_fault = self.seen.error is None
                 return self._without_turn(self.seen.error or error, Changed())
-            setting.on_notice(f"what {self.candidate.peer} changed is not known: {error}")
+            setting.on_notice(f"the changes of {self.candidate.peer} are unknown: {error}")
             if not setting.request.isolate:
                 return self._report(setting.clock(), None, setting.request.workspace)
             return self._stuck(error)
@@ -158,7 +158,7 @@ class Attempt:
         copy = self._copy or self.setting.request.workspace
         report = self._known or self._report(self.setting.clock(), None, copy)
         if self._kept is None and is_folder(copy):
-            self.setting.on_notice(f"what it did stays in {copy}")
+            self.setting.on_notice(f"its changes stay in {copy}")
         return structs.replace(
             report,
             isolated=True,
@@ -307,7 +307,7 @@ class Attempt:
             ),
             # The snapshots before and after the turn show what it changed.
             watch_changes=False,
-            # What was written outside of the workspace is seen in the tool calls.
+            # Writes outside the workspace show up in the tool calls.
             keep_tools=True,
         )
 
@@ -411,7 +411,7 @@ class Attempt:
 
 
 class _Forward(RunListener):
-    """Passes what happens in a run on to the callbacks of the delegation."""
+    """Passes the events of a run to the callbacks of the delegation."""
 
     def __init__(self, setting: AttemptSetup) -> None:
         self._setting = setting
@@ -424,8 +424,8 @@ class _Forward(RunListener):
 
 
 def prefixed(prompt: str, role: str, way: LaunchSpec) -> str:
-    """The prompt for a role, with the slash command in front that the peer wants for it. A Python
-    adapter puts its own prefixes in front."""
+    """The prompt for a role, with the slash command in front that the peer needs for it. A
+    Python adapter adds its own prefixes."""
     if way.descriptor is None or way.has_adapter:
         return prompt
     prefix = way.descriptor.role_prefixes.get(role, "")

@@ -29,10 +29,10 @@ ContextState: TypeAlias = Literal["fresh", "restored", "replayed"]
 """Context at the start: none, the peer's own session, or a replayed transcript."""
 
 SHOWN_FILES: Final = 20
-"""Files that are named in the text; the JSON has all of them."""
+"""Number of files listed in the text; the JSON has all of them."""
 
 SHOWN_STDERR_LINES: Final = 40
-"""Lines of a peer's stderr in the text: a traceback ends with what counts."""
+"""Number of stderr lines in the text: a traceback ends with what counts."""
 
 SHOWN_STDERR_WIDTH: Final = 500
 """Characters of such a line."""
@@ -57,25 +57,25 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
     truncated: bool = False
     """Whether the peer said more than `text`, which was too long."""
     stop: str = ""
-    """The peer's own word for why it stopped."""
+    """The peer's own stop reason."""
     failure: Failure | None = None
     stderr_tail: str = ""
-    """The end of the peer's stderr if it reported an internal error, without secrets: such an error
+    """The end of the peer's stderr, redacted, if it reported an internal error: such an error
     is only a number, and stderr says what happened."""
     error_class: str | None = None
     may_have_run: bool = False
     """Whether the prompt may have reached a model before it failed."""
     changed: Changed | None = None
-    """What is different on disk; None if it was not checked."""
+    """The changes on disk; None if they were not checked."""
     outside: tuple[str, ...] = ()
-    """Files outside the workspace that its tool calls say it wrote."""
+    """Files outside the workspace that it wrote, according to its tool calls."""
     denials: tuple[Denial, ...] = ()
     approvals: int = 0
-    """How many permissions were granted."""
+    """Number of granted permissions."""
     unenforced: str | None = None
     """Why the policy did not restrict the peer; None if it did."""
     violations: tuple[str, ...] = ()
-    """Files that changed although no request for that was allowed."""
+    """Files that changed although no request to change them was granted."""
     check: CheckResult | None = None
     tokens: Tokens = NO_TOKENS
     cost: Charge = UNKNOWN
@@ -87,7 +87,7 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
     patch_stat: tuple[FileStat, ...] = ()
     """The diffstat of that patch."""
     patch_top: str | None = None
-    """The folder that the patch is applied in: the top of the repository."""
+    """The directory in which to apply the patch: the top of the repository."""
     applied: Applied | None = None
     started_at: float
     ended_at: float
@@ -126,7 +126,7 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
         if self.isolated:
             return "its patch was applied" if self.files else None
         if self.changed is None:
-            return "nobody looked what it changed"
+            return "its changes were not checked"
         if self.changed.files:
             return f"it changed {_listed([change.path for change in self.changed.files])}"
         if self.changed.repository:
@@ -296,7 +296,7 @@ def _headline(report: AttemptReport) -> str:
 
 
 def _amount(amount: float) -> str:
-    """A sum as people write one: four digits, and no exponent for the price of a short turn."""
+    """An amount for people: four digits, and no exponent for the price of a short turn."""
     return f"{amount:.4g}" if not 0 < amount < 1e-4 else f"{amount:.8f}".rstrip("0")
 
 

@@ -64,7 +64,7 @@ def reason_for_first(decision: Decision, first: Candidate, wished: str | None) -
     missed = next((one for one in decision.passed_over if one.peer == wished), None)
     if missed is None:
         return first.why
-    return f"{missed.peer} was asked for, and is passed over: {missed.detail}; {first.why}"
+    return f"{missed.peer} was requested but is passed over: {missed.detail}; {first.why}"
 
 
 def nobody(decision: Decision) -> NoPeer:
@@ -74,7 +74,7 @@ def nobody(decision: Decision) -> NoPeer:
     near = [one for one in claiming if one.reason is not Reason.NOT_WISHED] or claiming
     reasons = {one.peer: one.detail for one in near}
     for one in decision.candidates:
-        reasons[one.peer] = "it is a last resort, and those were not wanted"
+        reasons[one.peer] = "it is a last resort, and the fallback setting excludes those"
     budget = [one for one in decision.passed_over if one.reason not in UNSUITED]
     over = bool(budget) and all(one.reason is Reason.OVER_BUDGET for one in budget)
     return NoPeer(decision.role, reasons, over_budget=over)

@@ -38,7 +38,8 @@ LOCAL: Final = "local-model"
 BREAKER: Final = Breaker()
 
 RECORD_AGE: Final = 90 * DAY
-"""Seconds that a delegation counts in what is said of a peer: older ones are of another release."""
+"""Seconds for which a delegation counts in a peer's record: older ones were done by another
+release."""
 
 _NO_RECORD: Final = TrackRecord()
 
@@ -56,7 +57,7 @@ def gather(
     """Collect the inputs of the routing decision for a request.
 
     Raises `StoreError` if daily limits are set and the usage cannot be read, and `UnknownPeer` if
-    the named peer is described and was left out.
+    the named peer has a descriptor that was rejected.
     """
     settings = place.config.settings
     if request.peer is not None and (problem := place.catalogue.problem_of(request.peer)):
@@ -66,7 +67,7 @@ def gather(
     spending = _Spending(place, ledger, now)
     ceilings = inherited_ceilings(lineage, place.environ)
     if request.session.allow_tool and ceilings:
-        # The peer would not ask, so the policy of the delegating agent could not be kept.
+        # The peer would not ask, so the policy of the delegating agent could not be enforced.
         raise UsageError("--allow-tool is not possible in delegated work: its policy has to hold")
     rows = [row_of(name, place) for name in in_fixed_order(place)]
     peers = [
@@ -123,7 +124,7 @@ def gather(
 
 
 def _records(role: str, ledger: Ledger | None, now: float) -> dict[str, TrackRecord] | None:
-    """What came of the delegations of a role, by peer; None if it cannot be read."""
+    """The record of a role's delegations by peer; None if it cannot be read."""
     if ledger is None:
         return None
     return {
@@ -207,8 +208,8 @@ class _Spending:
         if self._ledger is None:
             raise StoreError(
                 "the ledger",
-                "what was spent cannot be read, and there are limits",
-                remedy="mend it, or take the limits away",
+                "the usage cannot be read, and limits are set",
+                remedy="repair it, or remove the limits",
             )
         return self._ledger
 
@@ -252,8 +253,8 @@ def _card(card: Card) -> CardFacts:
     if failed:
         first = failed[0]
         problem = f"{first.rung}: {first.evidence}{first.remedy and '; ' + first.remedy}"
-    # A login that was missing then and there says nothing about another shell or a later day: a
-    # turn finds out, and parks the peer where the login is still missing.
+    # A login that was missing at verification says nothing about another shell or a later day: a
+    # turn finds out, and parks the peer if the login is still missing.
     no_login = facts.authenticated is False
     return CardFacts(
         usable=card.usable or no_login,

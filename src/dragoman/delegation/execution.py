@@ -53,7 +53,7 @@ MAX_AGAIN: Final = 2
 
 _PHRASES: Final = {
     Outcome.OK: "did not pass the check",
-    Outcome.EMPTY: "ended without a word",
+    Outcome.EMPTY: "ended without an answer",
     Outcome.REFUSED: "refused",
     Outcome.TRUNCATED: "reached a limit",
     Outcome.DENIED: "was denied a permission",
@@ -63,7 +63,7 @@ _PHRASES: Final = {
     Outcome.AUTH_REQUIRED: "wants a login",
     Outcome.QUOTA: "has no quota left",
     Outcome.FAILED: "failed",
-    Outcome.PROTOCOL_ERROR: "did not keep to its protocol",
+    Outcome.PROTOCOL_ERROR: "violated its protocol",
     Outcome.UNSUPPORTED: "cannot do that",
     Outcome.UNKNOWN: "ended in an unknown way",
 }
@@ -71,7 +71,7 @@ _PHRASES: Final = {
 FALLBACKS: Final[tuple[str, ...]] = get_args(Fallback)
 
 SHOWN_SIZE: Final = 160
-"""Characters of a failure that are repeated in the reason of the next attempt."""
+"""Maximum characters of a failure repeated in the reason of the next attempt."""
 
 
 class DelegationListener:
@@ -269,7 +269,7 @@ class _DelegationRun:
             self.listener.job(self.job)
             self.listener.decided(self.decision)
             note = obey_note(self.job, place.paths, self.cancel.pull)
-            self._tasks.start(note, "look whether it shall stop")
+            self._tasks.start(note, "watch for a stop request")
             try:
                 done = await self._stoppable(queue)
             except BaseException:
@@ -344,8 +344,8 @@ class _DelegationRun:
             if reading.sign is Sign.PASSING and not attempt.seen.acted and again < MAX_AGAIN:
                 again += 1
                 seconds = backoff(again, self.rng, retry_after=reading.retry_after)
-                told = f"{report.peer} was turned away{_message(report)}"
-                reason = f"{told}; that passes, so it is asked again after {seconds:.1f} s"
+                told = f"{report.peer} hit a temporary limit{_message(report)}"
+                reason = f"{told}; retrying after {seconds:.1f} s"
                 self.journal.fell_back(record, candidate.peer, reason)
                 await self.pause(seconds)
                 continue
@@ -429,8 +429,8 @@ class _DelegationRun:
             login=login_of(known),
             limits=() if account is None else account.limits,
         )
-        # A cancel, a fault of the workspace, an unsatisfiable request and the end of a broker say
-        # nothing about the peer.
+        # A cancel, a fault of the workspace, an unsatisfiable request and a lost broker say nothing
+        # about the peer.
         interrupted = self.cancel.pulled and not report.ok
         broker_failed = attempt.seen.broker_failed
         blameless = interrupted or attempt.workspace_fault or attempt.misused
@@ -484,11 +484,11 @@ class _DelegationRun:
         if self.cancel.pulled:
             return "it was interrupted"
         if attempt.workspace_fault and attempt.seen.prompted:
-            return "that is a fault of the workspace, and no other can do better"
+            return "a fault of the workspace; other peers would fail too"
         if attempt.workspace_fault:
-            return "no peer was asked: that is a fault of the workspace, and no other can do better"
+            return "no peer was prompted: a fault of the workspace; other peers would fail too"
         if report.outcome is Outcome.DENIED:
-            return "a permission was refused, and others would need it, too"
+            return "a permission was refused, and other peers would need it too"
         if attempt.seen.over is not None:
             return f"a limit was reached: {attempt.seen.over.message}"
         if attempt.seen.restless is not None:

@@ -33,11 +33,11 @@ LONGEST_PARK: Final = 31 * 86_400.0
 park a peer for good."""
 
 PASSING: Final = 60.0
-"""A limit that passes within so many seconds is worth waiting for; a longer one parks the peer."""
+"""Maximum seconds of a limit that is worth waiting for; a longer one parks the peer."""
 
 FIRST_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 30.0
-"""Bounds of the pause before another try: what a person waits for without wondering."""
+"""Minimum and maximum of the pause before a retry: what a person waits for without wondering."""
 
 
 class Sign(enum.StrEnum):
@@ -47,11 +47,11 @@ class Sign(enum.StrEnum):
     NOTHING = "nothing"
     """It says more about the task or the user than about the peer."""
     PASSING = "passing"
-    """A limit that soon passes: the same peer may be tried again after a pause."""
+    """A temporary limit: the same peer may be tried again after a pause."""
     QUOTA = "quota"
     LOGIN = "login"
     FAULT = "fault"
-    """The peer crashed, hung, or did not keep to its protocol."""
+    """The peer crashed, hung, or violated its protocol."""
 
 
 class Reading(Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ _HARD: Final = re.compile(
     r"|credit balance|billing|limit_reached|quota_exhausted|exhausted your",
     re.IGNORECASE,
 )
-"""Words of a limit that does not pass by waiting a moment."""
+"""Words of a limit that a short wait does not lift."""
 
 
 def read(
@@ -98,8 +98,8 @@ def read(
     limits: tuple[Limit, ...] = (),
     login: str = "",
 ) -> Reading:
-    """What the end of a turn says about the peer. `limits` are what it last reported of its
-    account, and `login` is the command that logs in to it."""
+    """Interpret the end of a turn. `limits` are the account limits last reported, and `login`
+    is the command that logs in to the peer."""
     sign = _SIGNS[outcome]
     kind = failure.kind if failure else None
     message = failure.message if failure else ""
@@ -125,7 +125,7 @@ def read(
 
 
 def backoff(tried: int, rng: random.Random, *, retry_after: float | None = None) -> float:
-    """Seconds to wait before try number `tried` + 1, where the first was 1.
+    """Seconds to wait before attempt number `tried` + 1, counting from 1.
 
     It has random jitter, so that clients that were refused together do not retry together, and is
     never shorter than what the peer asks for.
@@ -136,12 +136,12 @@ def backoff(tried: int, rng: random.Random, *, retry_after: float | None = None)
 
 
 class Breaker(Struct, frozen=True, kw_only=True):
-    """Circuit breaker: opens after some failures in a row, and later lets one turn try again."""
+    """Circuit breaker: opens after some failures in a row, and later allows one trial turn."""
 
     threshold: int = 3
-    """Failures in a row: one is an accident, and two may be the same one."""
+    """Failures in a row that open it: one is an accident, and two may have one cause."""
     cool_down: float = 60.0
-    """Seconds until it is tried again; twice as many after every trial that failed."""
+    """Seconds until the first trial; doubled after every failed trial."""
     longest: float = 3600.0
     trial: float = 600.0
     """Seconds for which one trial blocks others. The process that started it may be dead."""
@@ -200,7 +200,7 @@ class Breaker(Struct, frozen=True, kw_only=True):
                     **parked,
                 )
             case Sign.PASSING | Sign.NOTHING:
-                # A trial that says nothing leaves the question open for the next one.
+                # A trial without a clear result leaves the question to the next one.
                 return structs.replace(health, trial_at=None)
 
 
@@ -243,7 +243,7 @@ def _reset_at(failure: Failure | None, limits: tuple[Limit, ...], now: float) ->
     told = [limit.resets_at for limit in limits if limit.reached and limit.resets_at is not None]
     future = [at for at in told if at > now]
     if future:
-        # All that were reached have to reset before there is anything to use.
+        # All exhausted limits have to reset before the peer is usable.
         return max(future)
     if failure is None:
         return None

@@ -64,7 +64,7 @@ class Journal:
         self._log = EventsFile(events_path(self._paths.state), self._redact)
         self.runner = note_reader()
         self.ledger: Ledger | None = None
-        """None where it cannot be used."""
+        """None if it cannot be used."""
         self._store: Store | None = None
         self._attempts: dict[int, AttemptRecord] = {}
 
@@ -89,8 +89,8 @@ class Journal:
             self._on_notice(f"{file.path}: {file.replaced}")
 
     def read(self, read: Callable[[Ledger | None], T]) -> T:
-        """Read from the ledger; from a new one if it turns out to be damaged, and with None if it
-        cannot be read."""
+        """Read from the ledger; from a new one if it turns out to be damaged, and with None if
+        it cannot be read."""
         try:
             return read(self.ledger)
         except StoreCorrupt as error:
@@ -126,11 +126,11 @@ class Journal:
             self._try(lambda: store.create_job(record))
 
     def job_tries(self, job: str, peer: str) -> None:
-        """A peer begins to work on the job."""
+        """A peer starts to work on the job."""
         self._change_job(job, peer=peer)
 
     def job_follows(self, job: str, attempt: str) -> None:
-        """Let the job show the events of an attempt that has ended."""
+        """Make the job show the events of an ended attempt."""
         store = self._store
 
         def follow() -> None:
@@ -227,7 +227,7 @@ class Journal:
     def fell_back(self, attempt: AttemptRecord, to: str, why: str) -> None:
         self._write(EventName.PEER_CALL_FELL_BACK, attempt, detail=f"to {to}: {why}")
 
-    # -- the rim
+    # -- errors of the disk
 
     def _write(
         self,

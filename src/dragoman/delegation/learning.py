@@ -123,9 +123,9 @@ def ending_of(report: AttemptReport) -> Ending:
 
 
 def revision(before: AttemptRecord, word: Verdict) -> Learned | None:
-    """What a verdict changes about the arm of an attempt that was counted by its outcome.
+    """How a verdict changes the posterior of an attempt that was counted by its outcome.
 
-    A turn that failed has earned nothing, and a good verdict does not change that.
+    A failed turn has earned nothing, and a good verdict does not change that.
     """
     if before.outcome != Outcome.OK.value or before.seconds is None or before.tier is None:
         return None

@@ -19,10 +19,10 @@ SCOPE: Final = "dragoman"
 OPERATION: Final = "invoke_agent"
 
 CONTEXT_KEYS: Final = ("traceparent", "tracestate", "baggage")
-"""The keys that ACP sets aside in ``_meta`` for the context of a trace."""
+"""The keys that ACP reserves in ``_meta`` for a trace context."""
 
-# Boundaries that the conventions recommend, and more for turns that last an hour: else most turns
-# of a coding agent would fall into the last bucket.
+# Bucket boundaries recommended by the conventions, and more for turns that last an hour: otherwise
+# most turns of a coding agent would fall into the last bucket.
 DURATIONS: Final = tuple(0.01 * 2**power for power in range(19))
 TOKEN_COUNTS: Final = tuple(4**power for power in range(14))
 

@@ -51,7 +51,7 @@ def parked_peers(place: RunContext, *, now: float) -> dict[str, Park]:
 
 
 def unpark(peers: Iterable[str], paths: Paths) -> list[str]:
-    """Use peers again, in all surroundings, and forget their failures. Returns those that were
+    """Unpark peers in all surroundings and forget their failures. Returns those that were
     parked or had failures. Raises `StoreError`."""
     from dragoman.store.ledger.ledger import Ledger, ledger_path
 
@@ -68,5 +68,5 @@ def unpark(peers: Iterable[str], paths: Paths) -> list[str]:
 
 
 def _is_held(health: Health) -> bool:
-    """Whether the ledger has a parking or failures of the peer, even if they have expired."""
+    """Whether the ledger has a parked state or failures of the peer, even expired ones."""
     return health.parked_until is not None or bool(health.logins) or health.failures > 0

@@ -51,7 +51,7 @@ def _read(text: str) -> Policy:
     try:
         return msgspec.json.decode(text, type=Policy)
     except msgspec.MsgspecError as error:
-        raise ConfigInvalid(VARIABLE, f"no dragoman wrote this: {error}; unset it") from error
+        raise ConfigInvalid(VARIABLE, f"not written by dragoman: {error}; unset it") from error
 
 
 def environment(policy: Policy, *, peer: str, role: str = "") -> dict[str, str]:

@@ -36,7 +36,7 @@ class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Cached input; if not set, it costs as much as other input."""
     cache_write: Rate | None = None
     long_prompt: int | None = None
-    """From this many input tokens on another price applies, which is not listed here."""
+    """From this many input tokens on, another price applies, which is not listed here."""
     currency: str = DOLLARS
     date: datetime.date | None = None
     """The day on which the price was looked up."""
@@ -87,11 +87,11 @@ _RELEASES: Final = ("latest", "preview", "exp")
 
 
 def _stands_for(name: str, model: str) -> bool:
-    """Whether a name of the list means this model: itself, or one of its releases."""
+    """Whether a name in the list means this model or one of its releases."""
     if model == name:
         return True
     rest = model.removeprefix(f"{name}-")
-    # Another word after the hyphen makes another model, with a price of its own: gpt-5-pro.
+    # Another word after the hyphen is another model with its own price: gpt-5-pro.
     return rest != model and (rest[0:1].isdigit() or rest.split("-")[0] in _RELEASES)
 
 
@@ -107,7 +107,7 @@ def price(
         )
     found = price_of(model, prices)
     if found is None or usage.input_tokens is None or usage.output_tokens is None:
-        # Half of the tokens is not half of the price, and a sum of both says nothing.
+        # Half of the token counts does not give half of the price.
         return UNKNOWN
     fresh, guessed = usage.input_tokens, False
     cost = 0.0
@@ -116,7 +116,7 @@ def price(
         (usage.cache_write_tokens, found.cache_write),
     ):
         if cached:
-            # Some peers count these among their input and some beside it, and none says which.
+            # Some peers count these as part of their input, others separately, and none says which.
             guessed = True
             if cached <= fresh:
                 fresh -= cached

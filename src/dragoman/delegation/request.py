@@ -43,14 +43,14 @@ class DelegationRequest:
     tier: str | None = None
     model: str | None = None
     files: int = 0
-    """How many files the prompt names, for the estimate of the size of the work."""
+    """Number of files that the prompt names, for the estimate of the size of the work."""
     attach: Attach = nothing
     permissions: Permissions | None = None
     """Permission preset that overrides the settings."""
     allow_unenforced: bool = False
     """Whether a peer that does not ask may work under a policy that restricts it."""
     session: WantedSettings = WantedSettings()
-    """What is wanted of the session. Peers that do not take it are passed over."""
+    """Requested session options. Peers that do not support them are passed over."""
     check: str | None = None
     """A command whose exit code says whether the work is good; None leaves it to the settings."""
     isolate: bool = False
@@ -61,7 +61,7 @@ class DelegationRequest:
     cold: bool = False
     """Whether to start the peer without a broker."""
     timeout: float | None = None
-    """Seconds for one turn."""
+    """Timeout of one turn in seconds."""
 
     def __post_init__(self) -> None:
         if not self.prompt.strip():
@@ -69,7 +69,7 @@ class DelegationRequest:
         if self.tier is not None and self.tier not in TIERS:
             raise UsageError(f"there is no tier {self.tier!r}: use {', '.join(TIERS)}")
         if self.apply and not self.isolate:
-            raise UsageError("only what was done in a copy can be applied: --apply needs --isolate")
+            raise UsageError("--apply needs --isolate: only a patch from a worktree can be applied")
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,5 +106,5 @@ class Delegation(Struct, frozen=True, kw_only=True):
             first, *rest = report.lines()
             told += [f"{number}. {first}", *(f"   {line}" for line in rest)]
         if self.stopped:
-            told.append(f"nobody else was asked: {self.stopped}")
+            told.append(f"no other peer was tried: {self.stopped}")
         return told

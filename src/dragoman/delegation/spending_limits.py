@@ -18,7 +18,7 @@ from dragoman.store.ledger.records import Spent
 from dragoman.store.values import DOLLARS
 
 DAY: Final = 24 * 3600.0
-"""Seconds. The last 24 hours count, so that no limit doubles at midnight."""
+"""In seconds. The last 24 hours count, so that no limit doubles at midnight."""
 
 OVER_BUDGET: Final = "over_budget"
 """The `error_class` of a turn that was stopped by one of these limits."""
@@ -34,7 +34,7 @@ def has_daily(limits: DelegationLimits) -> bool:
 
 
 def over_budget(limits: DelegationLimits, spent: Spent, *, whose: str = "") -> str | None:
-    """The daily limit that is used up, in words; None if none is."""
+    """The daily limit that is used up, as text; None if none is."""
     of = f" for {whose}" if whose else ""
     for used, limit, unit in (
         (spent.cost, limits.day_cost, "dollars"),
@@ -86,7 +86,7 @@ class TurnLimits:
         self._called = 0
 
     def crossed(self, event: model.Event) -> str | None:
-        """The limit that this event exceeds, in words; None if none."""
+        """The limit that this event exceeds, as text; None if none."""
         if not isinstance(event, model.UsageReported) or event.scope not in TURN_SCOPES:
             return None
         usage = event.usage

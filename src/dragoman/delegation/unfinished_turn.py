@@ -20,10 +20,10 @@ from dragoman.runs.sessions import broker_of
 if TYPE_CHECKING:
     from dragoman.paths import Paths
 
-_STILL_WORKING: Final = "it did not stop when it was told to, and may still be working"
+_STILL_WORKING: Final = "it did not stop when cancelled, and may still be working"
 
 STATUS_TIMEOUT: Final = 3.0
-"""Seconds for a broker to answer a status request; it does not ask its peer for that."""
+"""Timeout in seconds for a broker's status, which needs no peer."""
 
 
 async def unrest(peer: Peer, session_id: str, paths: Paths) -> str | None:
@@ -45,7 +45,7 @@ async def unrest(peer: Peer, session_id: str, paths: Paths) -> str | None:
         async with asyncio.timeout(STATUS_TIMEOUT):
             status = msgspec.json.decode(await peer.client.connection.call(STATUS, {}))
     except (DragomanError, TimeoutError) as error:
-        return f"nobody knows whether it stopped: {error}"
+        return f"it is unknown whether it stopped: {error}"
     if not _is_set_aside(status, session_id):
         return None
     others = status["callers"] or any(

@@ -286,7 +286,7 @@ class NoPeer(UsageError):
         if len(reasons) > 1 and len(set(reasons.values())) == 1:
             # A reason that all peers share is given once.
             told = f": {next(iter(reasons.values()))}"
-        super().__init__(f"nobody can be asked for {role}{told}")
+        super().__init__(f"no peer can be asked for {role}{told}")
         self.role = role
         self.reasons = dict(reasons)
         self.over_budget = over_budget

@@ -94,8 +94,8 @@ async def test_what_nobody_could_look_at_is_told_and_nobody_else_is_asked(
     monkeypatch.setattr(Snapshot, "take", first_only)
     done = await bench.delegate()
     assert len(done.attempts) == 1 and done.final.changed is None
-    assert done.stopped == "alpha: nobody looked what it changed"
-    assert bench.heard.notices == ["what alpha changed is not known: the folder is gone"]
+    assert done.stopped == "alpha: its changes were not checked"
+    assert bench.heard.notices == ["the changes of alpha are unknown: the folder is gone"]
     assert bench.told("beta", "starts") == []
 
 

@@ -75,7 +75,7 @@ def test_an_attempt_that_never_began_left_nothing_behind() -> None:
     [
         ({"changed": Changed()}, None),
         ({"changed": Changed(ignored=(NEW,))}, None),
-        ({"changed": None}, "nobody looked what it changed"),
+        ({"changed": None}, "its changes were not checked"),
         ({"changed": Changed(files=(NEW,))}, "it changed new.py"),
         ({"changed": Changed(files=(NEW,) * 5)}, "it changed new.py, new.py, new.py and 2 more"),
         ({"changed": Changed(repository=("the hooks",))}, "it changed the hooks"),

@@ -67,7 +67,7 @@ def test_what_keeps_the_one_who_was_asked_for_is_told_and_not_lost_among_others(
     )
     decision = structs.replace(DECISION, candidates=(candidate("scout"),), passed_over=passed)
     told = reason_for_first(decision, decision.candidates[0], "b")
-    assert told == "b was asked for, and is passed over: parked; x"
+    assert told == "b was requested but is passed over: parked; x"
     assert reason_for_first(decision, decision.candidates[0], None) == "x"
     assert nobody(structs.replace(decision, candidates=())).reasons == {"b": "parked"}
     strangers = structs.replace(decision, candidates=(), passed_over=passed[:1])

@@ -100,9 +100,9 @@ def test_health_and_spending_come_from_the_ledger(tmp_path: Path) -> None:
 
 
 def test_limits_without_a_ledger_are_no_freedom(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="there are limits"):
+    with pytest.raises(StoreError, match="limits are set"):
         gathered(configured(tmp_path, "[limits]\nday_turns = 1\n"))
-    with pytest.raises(StoreError, match="there are limits"):
+    with pytest.raises(StoreError, match="limits are set"):
         gathered(configured(tmp_path, "[peer.codex.limits]\nday_turns = 1\n"))
 
 

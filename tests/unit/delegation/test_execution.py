@@ -57,7 +57,7 @@ def test_help_of_delegate_describes_every_option_with_its_default() -> None:
         ({"timeout": 0}, "timeout= takes seconds"),
         ({"timeout": "5"}, "timeout= takes seconds"),
         ({"workspace": b"/"}, "workspace= takes the path"),
-        ({"apply": True}, "only what was done in a copy can be applied"),
+        ({"apply": True}, "only a patch from a worktree can be applied"),
     ],
     ids=str,
 )

@@ -67,7 +67,7 @@ def test_a_ceiling_that_should_be_there_and_is_not_leaves_nothing(tmp_path: Path
 
 @pytest.mark.parametrize("text", ["nonsense", "[]", '{"preset": "allow-me"}'])
 def test_a_ceiling_that_no_dragoman_wrote_is_an_error(text: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigInvalid, match="no dragoman wrote this"):
+    with pytest.raises(ConfigInvalid, match="not written by dragoman"):
         inherited_ceilings(Lineage(depth=1), {VARIABLE: text}, pid=10, proc=tmp_path)
 
 

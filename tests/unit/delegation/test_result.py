@@ -57,5 +57,5 @@ def test_work_that_its_check_does_not_pass_is_not_done() -> None:
     check = CheckResult(command="false", ok=False, exit_code=1)
     done = over(report("alpha", check=check), stopped="alpha: it changed a.txt")
     assert not done.ok and done.outcome is Outcome.FAILED and done.answered is None
-    assert done.lines()[-1] == "nobody else was asked: alpha: it changed a.txt"
+    assert done.lines()[-1] == "no other peer was tried: alpha: it changed a.txt"
     assert not done.costs_complete and done.costs == {}

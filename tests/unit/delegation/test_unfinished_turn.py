@@ -111,5 +111,5 @@ async def test_a_peer_that_others_use_is_left_and_may_still_be_working(stopped: 
         behind_broker(mine, session("other", running="j-9")),
     ):
         assert "may still be working" in str(await unrest(peer, "s", PATHS))
-    assert "nobody knows" in str(await unrest(behind_broker(dead=True), "s", PATHS))
+    assert "it is unknown" in str(await unrest(behind_broker(dead=True), "s", PATHS))
     assert stopped == []

@@ -38,7 +38,7 @@ class Move(enum.StrEnum):
 
 class Trigger(enum.StrEnum):
     BEGIN = "the prompt is sent"
-    CANCEL = "somebody cancels"
+    CANCEL = "a cancel is requested"
     ANSWER = "the peer answers the prompt, or its connection ends"
     GRACE_OVER = "the grace period is over"
 

@@ -253,8 +253,8 @@ async def reach(
 
 
 def _details(spec: BrokerSpec) -> dict[str, Any]:
-    """Options of the dialect's client. The agent is told that its user can be asked; whether
-    that is so depends on the current caller, and one that cannot ask declines."""
+    """Options of the dialect's client. They always announce that the user can be asked;
+    whether that is so depends on the current caller, and one that cannot ask declines."""
     details = dict(spec.details)
     if spec.protocol == ACP:
         details["elicit"] = _decline

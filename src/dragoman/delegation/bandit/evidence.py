@@ -19,8 +19,8 @@ HALF_LIFE: Final = 30 * 24 * 3600.0
 delegations a day must be enough to learn something between two of them."""
 
 MEMORY: Final = 60.0
-"""Attempts that an arm remembers at most. Without it a peer that was good for a thousand turns
-would need hundreds of failures to lose its place, however fast they come."""
+"""Maximum number of attempts that an arm remembers. Without it a peer that was good for a
+thousand turns would need hundreds of failures to lose its place, however fast they come."""
 
 OK_FLOOR: Final = 0.5
 """A successful turn earns more than this, however expensive and slow it was. A failure earns 0, so
@@ -31,7 +31,7 @@ _LEAST_EFFICIENCY: Final = 1e-6
 
 
 class Scale(Struct, frozen=True, kw_only=True):
-    """The cost and the time that are neither good nor bad: they earn half of what can be earned."""
+    """The neutral cost and time: they earn half of what can be earned."""
 
     cost: float
     seconds: float
@@ -42,7 +42,7 @@ SCALES: Final[Mapping[Size, Scale]] = {
     "medium": Scale(cost=0.10, seconds=120.0),
     "large": Scale(cost=0.50, seconds=600.0),
 }
-"""Dollars and seconds. Arms are only compared within one size, so each size has its own measure."""
+"""Dollars and seconds. Arms are only compared within one size, so each size has its own scale."""
 
 
 def reward(
@@ -53,10 +53,9 @@ def reward(
     seconds: float,
     scale: Scale = SCALES["medium"],
 ) -> float:
-    """What a turn earns: 0 if it was not ok or was rejected, else more than 0.5 and at most 1.
+    """Reward of a turn: 0 if it was not ok or was rejected, else more than 0.5 and at most 1.
 
-    A cost that is unknown counts as the scale's: a peer that does not tell gains nothing by it, and
-    loses nothing.
+    An unknown cost counts as the scale's: a peer that does not report it neither gains nor loses.
     """
     if not ok or rejected:
         return 0.0

@@ -11,12 +11,12 @@ from typing import Final
 from dragoman.store.values import FLOOR, Arm, Posterior, Size
 
 SMALL_PROMPT_SIZE: Final = 400
-"""Characters up to which a prompt is a question or a single request: some five lines."""
+"""Maximum characters of a prompt that is a question or a single request: about five lines."""
 LARGE_PROMPT_SIZE: Final = 4000
-"""Characters from which a prompt is a specification: more than a page."""
+"""Minimum characters of a prompt that is a specification: more than a page."""
 SMALL_FILES: Final = 1
 LARGE_FILES: Final = 10
-"""A task that names this many files reaches through a whole package."""
+"""A task that names this many files spans a whole package."""
 
 # Share of the prior's weight that counts as success. A claimed role is worth something until it is
 # measured. A strong model is expensive for small work, a fast one often too weak for large work.
@@ -31,7 +31,7 @@ _FITS: Final[dict[tuple[str, Size], float]] = {
 _FITS_ELSE: Final = 0.7
 _NOT_CLAIMED: Final = 0.25
 PRIOR_WEIGHT: Final = 2.0
-"""Attempts that a prior is worth. Small, so that a handful of real turns outweigh it."""
+"""Weight of a prior in attempts. Small, so that a handful of real turns outweigh it."""
 
 
 def prior(arm: Arm, claims: bool) -> Posterior:

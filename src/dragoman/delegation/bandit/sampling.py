@@ -16,12 +16,12 @@ from dragoman.delegation.bandit.priors import prior
 from dragoman.store.values import FLOOR, Arm, Posterior
 
 SHARPNESS: Final = 2.0
-"""How often each piece of evidence counts in a draw. Forgetting keeps every belief wide, so draws
-from the plain belief go on trying poor arms, in the simulation about twice as often as this."""
+"""Weight of each piece of evidence in a draw. Forgetting keeps every posterior wide, so draws
+from the plain posterior keep trying poor arms, in the simulation about twice as often as this."""
 
 
 class Chance(Protocol):
-    """The randomness that is needed here; a `random.Random` has it."""
+    """The random source; `random.Random` satisfies it."""
 
     def betavariate(self, alpha: float, beta: float, /) -> float: ...
 

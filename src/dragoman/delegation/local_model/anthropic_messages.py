@@ -20,15 +20,15 @@ from dragoman.events.parts import Usage
 async def stream(
     model: LocalModel, prompt: str, *, key: str, connect_timeout: float
 ) -> AsyncGenerator[ModelChunk, None]:
-    """The answer in pieces, as they come. Raises errors of our tree only."""
+    """Stream the answer in chunks. Raises dragoman errors only."""
     where = model.base_url or "Anthropic's API"
     connected = False
-    # The one time limit of the library is for the connection; the others are the caller's.
+    # The library's only timeout is for the connection; the caller enforces the others.
     timeout = httpx2.Timeout(None, connect=connect_timeout)
     async with httpx2.AsyncClient(
         timeout=timeout, trust_env=not model.on_this_machine
     ) as http, anthropic.AsyncAnthropic(
-        # A prompt that may have run is not sent again behind the caller's back.
+        # A prompt that may have run must not be sent again silently.
         api_key=key, base_url=model.base_url, max_retries=0, timeout=timeout, http_client=http
     ) as client:  # fmt: skip
         try:
@@ -55,7 +55,7 @@ async def stream(
         except (httpx2.HTTPError, httpx2.StreamError) as error:
             raise from_network(error, connected=connected, where=where) from error
         except (anthropic.AnthropicError, ValueError) as error:
-            raise InvalidAnswer(f"{where} answered with something else: {error}") from error
+            raise InvalidAnswer(f"{where} sent an invalid response: {error}") from error
 
 
 def _read(event: anthropic.types.RawMessageStreamEvent) -> ModelChunk | None:
@@ -69,7 +69,7 @@ def _read(event: anthropic.types.RawMessageStreamEvent) -> ModelChunk | None:
         case "message_stop":
             return None
         case _:
-            # A thought, or what a later version adds, is a sign of life all the same.
+            # A thought, or an event type of a later version, is a sign of life all the same.
             return ModelChunk()
 
 

@@ -26,10 +26,10 @@ from dragoman.events.parts import Usage
 from dragoman.events.words import Outcome, outcome_of
 
 CONNECT_TIMEOUT: Final = 10.0
-"""Seconds for the connection alone: a machine that is off does not answer at all."""
+"""Timeout in seconds for the connection alone: a machine that is off does not answer at all."""
 
 MAX_TEXT_SIZE: Final = 8 * 1024 * 1024
-"""Characters of an answer: far more than any model says, and bounded for one that is broken."""
+"""Maximum characters of an answer: far more than any model writes, as a bound for a broken one."""
 
 _STOPS: Final[Mapping[str, Outcome]] = {
     "stop_sequence": Outcome.OK,
@@ -37,7 +37,7 @@ _STOPS: Final[Mapping[str, Outcome]] = {
     "model_context_window_exceeded": Outcome.TRUNCATED,
     "content_filter": Outcome.REFUSED,
 }
-"""Words of these APIs that no agent uses."""
+"""Stop reasons of these APIs that no agent uses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,23 +25,24 @@ KEY_VARIABLES: Final[Mapping[Api, str]] = {
 """Variable of the API key, unless a setting names another one."""
 
 MAX_TOKENS: Final = 8192
-"""Tokens of an answer where nothing else is set: some ten pages."""
+"""Default maximum tokens of an answer: about ten pages."""
 
 ORIGIN: Final = "local_model"
 
 
 class LocalModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A model behind an API: Anthropic's, or any that speaks OpenAI's chat completions."""
+    """A model behind an API: Anthropic's, or any that is compatible with OpenAI's chat
+    completions."""
 
     api: Api
     model: str
-    """The id by which the API knows it."""
+    """The model id in the API."""
     base_url: str | None = None
-    """Where the API is. For `openai` with its version, such as http://127.0.0.1:11434/v1."""
+    """Base URL of the API. For `openai` with its version, such as http://127.0.0.1:11434/v1."""
     key_variable: str | None = None
-    """The variable that holds the key."""
+    """The environment variable that holds the key."""
     max_tokens: int = MAX_TOKENS
-    """Tokens of an answer, at most."""
+    """Maximum tokens of an answer."""
     system: str = ""
     """The system prompt."""
 
@@ -54,7 +55,7 @@ class LocalModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             if self.api == "openai":
                 raise ConfigInvalid(ORIGIN, "an API of this kind can be anywhere", key="base_url")
         elif not self.base_url.lower().startswith(("http://", "https://")) or not self.host:
-            raise ConfigInvalid(ORIGIN, "it is no address of a web server", key="base_url")
+            raise ConfigInvalid(ORIGIN, "not an http or https URL", key="base_url")
 
     @property
     def host(self) -> str:
@@ -87,7 +88,7 @@ class LocalModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ModelChunk(Struct, frozen=True):
-    """A piece of an answer, and what else its chunk says. None and "" are "not told"."""
+    """A chunk of an answer. None and "" mean not reported."""
 
     text: str = ""
     stop: str = ""

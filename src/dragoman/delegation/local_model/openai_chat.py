@@ -19,16 +19,16 @@ from dragoman.events.parts import Usage
 from dragoman.wire.framing import Framer
 
 MAX_LINE_SIZE: Final = 1024 * 1024
-"""Bytes of one chunk: a few words in its envelope."""
+"""Maximum bytes of one chunk: a few words in their envelope."""
 
 MAX_ERROR_SIZE: Final = 64 * 1024
-"""Bytes that are read of an answer that is an error."""
+"""Maximum bytes read of an error response."""
 
 
 async def stream(
     model: LocalModel, prompt: str, *, key: str, connect_timeout: float
 ) -> AsyncGenerator[ModelChunk, None]:
-    """The answer in pieces, as they come. Raises errors of our tree only."""
+    """Stream the answer in chunks. Raises dragoman errors only."""
     where = model.base_url or ""
     connected = False
     timeout = httpx2.Timeout(None, connect=connect_timeout)
@@ -88,7 +88,7 @@ def read_chunk(payload: bytes) -> ModelChunk:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidAnswer(f"a chunk of the answer is not JSON: {error}") from error
     if not isinstance(chunk, dict):
-        raise InvalidAnswer("a chunk of the answer is no object")
+        raise InvalidAnswer("a chunk of the answer is not an object")
     if chunk.get("error"):
         raise from_status(500, chunk, {}, variable="")
     text = stop = ""

@@ -134,7 +134,7 @@ def _tiers(peer: PeerFacts, inputs: Inputs) -> list[str]:
     return [DEFAULT_TIER, *sorted(set(peer.tiers) - {DEFAULT_TIER})]
 
 
-# -- in words
+# -- reasons as text
 
 
 def _candidate(peer: PeerFacts, inputs: Inputs, tier: str) -> Candidate:
@@ -166,7 +166,7 @@ def _merits(peer: PeerFacts, inputs: Inputs) -> list[str]:
 
 
 def _measured(record: TrackRecord, role: str) -> str:
-    """What came of a peer's delegations of a role, in words."""
+    """A peer's record with a role, as text."""
     if not record.finished:
         return f"no {role} was delegated to it yet"
     said = [f"{record.done} of {record.finished} done"]
@@ -186,7 +186,7 @@ def _doubts(peer: PeerFacts, inputs: Inputs) -> list[str]:
     said = []
     if inputs.model is not None:
         if offers(peer, inputs.model) is None:
-            said.append(f"whether it has {inputs.model} is not known")
+            said.append(f"it is not known whether it has {inputs.model}")
     elif inputs.tier is not None and inputs.tier not in peer.tiers:
         said.append(f"it names no {inputs.tier} model, so it uses its own default")
     if peer.card is None:
@@ -201,9 +201,9 @@ def _doubts(peer: PeerFacts, inputs: Inputs) -> list[str]:
 
 def _why(candidates: Sequence[Candidate], inputs: Inputs) -> str:
     if inputs.depth >= inputs.max_depth:
-        return f"nobody: delegated work may be {inputs.max_depth} deep, and this is"
+        return f"no peer: delegated work is nested at most {inputs.max_depth} deep"
     if not candidates:
-        return f"nobody can be asked for {inputs.role}"
+        return f"no peer can be asked for {inputs.role}"
     first = candidates[0]
     if first.last_resort:
         return f"only the last resort is left: {first.peer}"

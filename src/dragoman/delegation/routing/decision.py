@@ -46,13 +46,13 @@ class Candidate(Struct, frozen=True, kw_only=True):
     tier: str
     """The tier, ``default`` where the model is left to the peer, or ``model:ID``."""
     model: str | None
-    """The model to ask for; None leaves it to the peer."""
+    """The model to request; None leaves it to the peer."""
     why: str
     measured: str = ""
-    """In words: how many of its delegations of this role were done, their cost and duration."""
+    """As text: how many of its delegations of this role were done, their cost and duration."""
     score: float | None = None
-    """The best random draw for the peer, from what the bandit believes of it; another decision
-    draws another number. None if the bandit was not used."""
+    """The best random draw for the peer from its posteriors; each decision draws again. None if
+    the bandit was not used."""
     last_resort: bool = False
     """Whether it is only a last resort, which does not have to claim the role."""
 
@@ -63,9 +63,9 @@ class PassedOver(Struct, frozen=True, kw_only=True):
     peer: str
     reason: Reason
     detail: str
-    """In words, with what to do about it."""
+    """As text, with the remedy."""
     until: float | None = None
-    """When the reason ends by itself, where that is known."""
+    """When the reason ends by itself, if known."""
 
 
 class Decision(Struct, frozen=True, kw_only=True):

@@ -58,7 +58,7 @@ def _line(candidate: Candidate, *, drawn: bool) -> str:
         model = f" ({tier}{candidate.model})"
     else:
         model = "" if candidate.tier == DEFAULT_TIER else f" ({candidate.tier})"
-    # A number that is another one the next time would pass for an estimate without that word.
+    # Without that word, a number that changes every time would look like an estimate.
     score = f" [drawn {candidate.score:.2f}]" if drawn and candidate.score is not None else ""
     return f"{candidate.peer}{model}{score}: {candidate.why}"
 

@@ -174,15 +174,14 @@ def _unwell(peer: PeerFacts, now: float) -> PassedOver | None:
         return PassedOver(
             peer=peer.name,
             reason=Reason.PARKED,
-            detail=f"{peer.parked_why or 'it is parked'}; parked until somebody sees to it"
+            detail=f"{peer.parked_why or 'it is parked'}; parked until you unpark it"
             + _advice(peer.hint),
         )
     if peer.breaker == "open":
         return PassedOver(
             peer=peer.name,
             reason=Reason.BROKEN,
-            detail="it failed too often of late, and is left alone for a while"
-            + _advice("", unpark),
+            detail="it failed too often recently and is not used for a while" + _advice("", unpark),
         )
     if peer.over_budget is not None:
         return PassedOver(

@@ -30,11 +30,11 @@ class CardFacts(Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] | None = None
     """The models it offers, as it names them."""
     problem: str = ""
-    """What failed, in words, and what to do about it."""
+    """What failed, as text, with the remedy."""
 
 
 class TrackRecord(Struct, frozen=True, kw_only=True):
-    """What came of the work of one role that was delegated to a peer."""
+    """A peer's record with one role."""
 
     finished: int = 0
     done: int = 0
@@ -44,18 +44,18 @@ class TrackRecord(Struct, frozen=True, kw_only=True):
     priced: int = 0
     """Finished attempts whose cost is known."""
     seconds: float | None = None
-    """Duration of an attempt, on average."""
+    """Average duration of an attempt."""
 
 
 class PeerFacts(Struct, frozen=True, kw_only=True):
-    """What is known of one peer at this moment."""
+    """The facts about one peer at this moment."""
 
     name: str
     roles: tuple[str, ...] = ()
     """The roles it claims."""
     installed: bool = True
     hint: str = ""
-    """The command that helps with what is in the way: install, enable or log in."""
+    """The command that removes the obstacle: install, enable or log in."""
     enabled: bool = False
     """Whether it is on the allow-list."""
     adapter_problem: str = ""
@@ -73,11 +73,11 @@ class PeerFacts(Struct, frozen=True, kw_only=True):
     """Why it is parked. Without `parked_until` it stays parked until the user unparks it."""
     breaker: Breaker = "closed"
     over_budget: str | None = None
-    """The budget that is used up, in words."""
+    """The budget that is used up, as text."""
     record: TrackRecord | None = None
     """Its delegations of this role; None if they cannot be read."""
     always: bool = False
-    """A last resort: allowed for every role, without enabling, behind all others (scout)."""
+    """A last resort: allowed for every role, without being enabled, after all others (scout)."""
 
 
 class Inputs(Struct, frozen=True, kw_only=True):
@@ -91,9 +91,9 @@ class Inputs(Struct, frozen=True, kw_only=True):
     """The peer that the user or an agent file names: only it is tried."""
     size: Size = "medium"
     peers: tuple[PeerFacts, ...]
-    """Every peer that is known, in the fixed order."""
+    """Every known peer, in the fixed order."""
     depth: int = 0
-    """Delegations above this one: 0 for a person's."""
+    """Number of delegations above this one: 0 if a person delegates."""
     max_depth: int = 1
     """Maximum depth of nested delegations. At this depth no peer is a candidate."""
     adaptive: Adaptive = "shadow"

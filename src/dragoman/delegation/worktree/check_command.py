@@ -21,7 +21,7 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.runs.git import real
 
 CHECK_TIMEOUT: Final = 900.0
-"""Default seconds for a check: enough for a large test suite, not for one that hangs."""
+"""Default timeout in seconds of a check: enough for a large test suite, but bounded if it hangs."""
 
 TAIL_SIZE: Final = 16 * 1024
 """Bytes of its output that are kept: the end, where test runners say what failed."""
@@ -31,7 +31,7 @@ INHERITED: Final = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "NODE_PATH", "J
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
-    """How a check went."""
+    """Result of a check."""
 
     command: str
     ok: bool
@@ -40,7 +40,7 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     """The signal that killed it, if one did."""
     timed_out: bool = False
     tail: str = ""
-    """The end of what it printed."""
+    """The end of its output."""
     seconds: float = 0.0
     problem: str = ""
     """Why there is no exit code: it could not be started, or took too long."""

@@ -38,10 +38,10 @@ from dragoman.runs.git import CHECKOUT_TIMEOUT, Repository
 from dragoman.transports.process.identity import own_identity
 
 REMOVE_TIMEOUT: Final = 60.0
-"""Seconds to wait for the removal of a worktree. What is left then is swept later."""
+"""Seconds to wait for the removal of a worktree. The rest is swept later."""
 
 MAX_DEPTH: Final = 4
-"""How deep repositories may be nested to come along."""
+"""Maximum depth of nested repositories that are copied."""
 
 IDENTITY: Final = {
     "GIT_AUTHOR_NAME": "dragoman",
@@ -133,10 +133,10 @@ class Isolation:
             kept = await self.save() if save else None
             if kept is not None:
                 self.kept = kept
-                log.warning("what was done in the worktree is kept in %s", kept)
+                log.warning("the changes in the worktree are saved in %s", kept)
         except (DragomanError, OSError) as problem:
             # Keep the directory rather than lose work; a sweep tries again.
-            log.warning("what was done in %s cannot be kept: %s", self._home, problem)
+            log.warning("the changes in %s cannot be saved: %s", self._home, problem)
             return
         await self._remove()
 
@@ -147,7 +147,7 @@ class Isolation:
         future = asyncio.get_running_loop().run_in_executor(None, records.remove, home, record)
         await finish(asyncio.wait([future], timeout=REMOVE_TIMEOUT))
         if not future.done() or future.exception() is not None or not future.result():
-            log.warning("the worktree %s could not be removed whole; it is swept later", home)
+            log.warning("the worktree %s could not be removed completely; it is swept later", home)
         self._home = self._workspace = None
 
     # -- making
@@ -203,7 +203,7 @@ class Isolation:
             return
         if depth >= MAX_DEPTH or (self._record and len(self._record.trees) >= MAX_TREES):
             raise IsolationFailed(
-                f"making a copy of {top}", "there are too many repositories in each other"
+                f"making a copy of {top}", "its repositories are nested too deeply"
             )
         repository, why = await git.find_repository(top)
         if repository is None or repository.top != top:

@@ -38,7 +38,7 @@ DIFF: Final = (
 _OPS: Final = {b"A": FileOp.ADD, b"D": FileOp.DELETE}
 
 _UNBORN: Final = re.compile(r"error: '(.+)/' does not have a commit checked out$")
-"""How git refuses to add a repository without commits to another one."""
+"""git's message when it refuses to add a repository without commits to another one."""
 
 
 class Conflict(Struct, frozen=True):
@@ -49,7 +49,7 @@ class Conflict(Struct, frozen=True):
 
 
 class FileStat(Struct, frozen=True):
-    """How many lines of a file a patch adds and removes; None for a binary file."""
+    """Lines that a patch adds to and removes from a file; None for a binary file."""
 
     path: str
     added: int | None
@@ -142,8 +142,8 @@ async def _now(trees: Sequence[Tree]) -> list[tuple[Tree, str]]:
         tree = ahead.pop(0)
         path = Path(tree.path)
         repository = await _repository(tree)
-        # The peer may have written filters into the configuration, which all worktrees share: they
-        # do not run, and its files are taken as they are.
+        # The peer may have put filters into the configuration, which all worktrees share: they do
+        # not run, and its files are read as they are.
         env = await git.own_filters(repository)
         with tempfile.TemporaryDirectory(prefix="dragoman-copy-") as scratch:
             now = await capture(repository, repository.top, Path(scratch), staged=False, env=env)
@@ -169,12 +169,12 @@ async def _repository(tree: Tree) -> Repository:
     path = Path(tree.path)
     if tree.git_folder:
         if not git.is_folder(path) or not git.is_folder(Path(tree.git_folder)):
-            raise IsolationFailed(f"looking at {path}", "it is no worktree any more")
+            raise IsolationFailed(f"looking at {path}", "it is no longer a worktree")
         common = Path(tree.common_folder)
         return Repository(git.real(path), Path(tree.git_folder), common, pinned=True)
     repository, why = await git.find_repository(path)
     if repository is None or repository.top != git.real(path):
-        raise IsolationFailed(f"looking at {path}", why or "it is no worktree any more")
+        raise IsolationFailed(f"looking at {path}", why or "it is no longer a worktree")
     return repository
 
 
@@ -229,7 +229,7 @@ async def capture(
     if not staged:
         return Captured(everything, "", tuple(nested))
     git.copy_index(repository, scratch / "staged")
-    # With conflicts in the staging area there is no such tree; then what is committed has to do.
+    # With conflicts in the index there is no such tree; HEAD is used instead.
     own = {**repository.env, "GIT_INDEX_FILE": str(scratch / "staged")}
     tree = await git.ask(("write-tree",), cwd=repository.top, env=own)
     return Captured(everything, tree.text if tree.ok else "", tuple(nested))

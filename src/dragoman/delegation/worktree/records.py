@@ -27,7 +27,7 @@ UNFINISHED: Final = ".new-"
 """Name prefix of a directory that has no record yet, and so no worktree."""
 
 MAX_SIZE: Final = 1024 * 1024
-"""A record has some hundred bytes per repository; a larger file is not a record."""
+"""Maximum bytes of a record: it has some hundred per repository; a larger file is not one."""
 
 
 class Tree(Struct, frozen=True, kw_only=True):

@@ -29,17 +29,17 @@ from dragoman.runs.changed_files import FileStates
 from dragoman.runs.git import Repository, find_repository
 
 MAX_NESTED: Final = 32
-"""Nested repositories that are checked, submodules included."""
+"""Maximum number of nested repositories that are checked, submodules included."""
 
 MAX_DEPTH: Final = 4
 """Maximum depth of nested repositories that are checked."""
 
 MAX_IGNORED: Final = 20_000
-"""Files in ignored directories that are checked: caches and installed packages, which matter least
-and are the most numerous."""
+"""Maximum number of files checked in ignored directories: caches and installed packages, which
+matter least and are the most numerous."""
 
 IGNORED_HASHED_SIZE: Final = 0
-"""Bytes read of files in ignored directories."""
+"""Maximum bytes read of files in ignored directories."""
 
 REMOVE_TIMEOUT: Final = 10.0
 """Seconds to wait for the removal of the temporary directory with the index."""
@@ -88,7 +88,7 @@ class Changed(Struct, frozen=True, kw_only=True):
     ignored: tuple[FileChange, ...] = ()
     """The same in directories that the repository ignores, such as caches."""
     repository: tuple[str, ...] = ()
-    """What else of the repository is different, such as its commits."""
+    """Other differences of the repository, such as its commits."""
     complete: bool = True
     """Whether there can be no other change in the relevant files."""
     notes: tuple[str, ...] = ()
@@ -177,7 +177,7 @@ def _different_marks(before: FileStates, after: FileStates) -> Iterator[tuple[st
         if old is not None and new is not None and changed_files.same(old, new):
             continue
         if (old is None and not before.complete) or (new is None and not after.complete):
-            # It may lie beyond the limit of the walk.
+            # It may be beyond the limit of the walk.
             continue
         yield _text(os.fsencode(name)), _op(old is not None, new is not None)
 
@@ -206,7 +206,7 @@ async def _take(folder: Path, *, workspace: Path, depth: int) -> Snapshot:
     if repository is not None:
         return await _take_repository(repository, folder, workspace=workspace, depth=depth)
     marks = await in_thread(str(folder), lambda stop: changed_files.walk(folder, stop))
-    notes = () if marks.complete else (f"{folder} has more files than are looked at",)
+    notes = () if marks.complete else (f"{folder} has more files than are checked",)
     if git.has_repository(folder):
         notes = (*notes, f"{folder} is a repository that git does not read: {why}")
     return Snapshot(
@@ -236,7 +236,7 @@ async def _take_repository(
         )
         listed, left, ignored, facts = await asyncio.gather(
             git.ask(("ls-files", "--stage", "-z"), cwd=top, env=env),
-            # What could not be staged: a repository without a commit, a file that is unreadable.
+            # Not staged: a repository without a commit, an unreadable file.
             git.ask((*others, "--exclude-standard", "--directory"), cwd=folder, env=env),
             git.ask(
                 (*others, "--ignored", "--exclude-standard", "--directory"), cwd=folder, env=env
@@ -247,7 +247,7 @@ async def _take_repository(
         await _remove(scratch)
     for answer in (staged, listed, left, ignored):
         if answer.cut or answer.exit_code is None:
-            notes.append(f"git could not look at all of {top}: {git.describe(answer)}")
+            notes.append(f"git could not inspect all of {top}: {git.describe(answer)}")
     if staged.exit_code and "does not have a commit checked out" not in staged.errors:
         notes.append(f"git could not read all files of {top}: {git.describe(staged)}")
     links = [os.fsdecode(path) for path in git.links_of(listed.output)]
@@ -259,7 +259,7 @@ async def _take_repository(
         [top / name for name in (*links, *unborn)], workspace=workspace, depth=depth
     )
     if too_many:
-        notes.append(f"{top} holds more repositories than are looked into")
+        notes.append(f"{top} has more repositories than are checked")
 
     def look(stop: threading.Event) -> tuple[FileStates, FileStates]:
         return (
@@ -275,7 +275,7 @@ async def _take_repository(
 
     single_marks, ignored_marks = await in_thread(str(top), look)
     if not single_marks.complete:
-        notes.append(f"{top} has more ignored files than are looked at")
+        notes.append(f"{top} has more ignored files than are checked")
     return Snapshot(
         workspace=str(workspace),
         root=str(top),
@@ -343,7 +343,7 @@ def _left_over(top: Path, output: bytes) -> tuple[list[str], list[str]]:
 
 
 def _split_ignored(output: bytes) -> tuple[list[str], list[str]]:
-    """Ignored files that are named one by one, and ignored folders."""
+    """Ignored files listed one by one, and ignored directories."""
     names = [os.fsdecode(name) for name in output.split(b"\0") if name]
     return (
         [name for name in names if not name.endswith("/")],

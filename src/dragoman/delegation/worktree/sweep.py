@@ -79,7 +79,7 @@ async def _sweep_one(home: Path, record: WorktreeRecord, patches: Path) -> Swept
     future = asyncio.get_running_loop().run_in_executor(None, records.remove, home, record)
     await finish(asyncio.wait([future], timeout=REMOVE_TIMEOUT))
     if not future.done() or future.exception() is not None or not future.result():
-        log.warning("the worktree %s could not be removed whole", home)
+        log.warning("the worktree %s could not be removed completely", home)
         return None
     return Swept(record.id, record.workspace, kept)
 

@@ -88,7 +88,7 @@ def test_at_the_limit_of_depth_nobody_is_asked_not_even_the_last_resort() -> Non
 
 
 def test_nobody_at_all_is_said() -> None:
-    assert decided(peer("amber", enabled=False)).why == "nobody can be asked for review"
+    assert decided(peer("amber", enabled=False)).why == "no peer can be asked for review"
 
 
 def test_without_a_wish_the_model_is_left_to_the_peer() -> None:
@@ -121,7 +121,7 @@ def test_a_model_goes_first_to_those_known_to_have_it_and_never_to_those_known_n
         ("amber", "model:m-1", "m-1"),
         ("scout", "default", None),
     ]
-    assert "whether it has m-1 is not known" in decision.candidates[2].why
+    assert "it is not known whether it has m-1" in decision.candidates[2].why
     assert [item.peer for item in decision.passed_over] == ["birch"]
 
 

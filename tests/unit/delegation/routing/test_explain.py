@@ -29,7 +29,7 @@ def test_a_decision_is_told_with_its_order_and_every_reason() -> None:
 
 def test_a_decision_for_nobody_has_only_reasons() -> None:
     lines = explain(decided(peer("amber", enabled=False)))
-    assert lines[0] == "review (medium work): nobody can be asked for review"
+    assert lines[0] == "review (medium work): no peer can be asked for review"
     assert lines[1] == "passed over:"
 
 

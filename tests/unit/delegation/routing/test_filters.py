@@ -45,7 +45,7 @@ AGAINST: list[tuple[Reason, dict[str, Any], dict[str, Any], str]] = [
         Reason.PARKED,
         {"parked_why": "it wants a login", "hint": "amber login"},
         {},
-        "it wants a login; parked until somebody sees to it: `amber login`",
+        "it wants a login; parked until you unpark it: `amber login`",
     ),
     (Reason.BROKEN, {"breaker": "open"}, {}, "failed too often"),
     (Reason.OVER_BUDGET, {"over_budget": "5 $ a day are spent"}, {}, "5 $ a day are spent"),

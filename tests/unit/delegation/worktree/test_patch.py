@@ -94,7 +94,7 @@ async def test_a_copy_that_is_no_worktree_any_more_is_not_taken_for_the_one_arou
     folder = make(tmp_path / "repo")
     (folder / "inner").mkdir()
     lost = Tree(top="", common_folder="", path=str(folder / "inner"), base="x")
-    with pytest.raises(IsolationFailed, match="no worktree any more"):
+    with pytest.raises(IsolationFailed, match="no longer a worktree"):
         await patch_of([lost])
 
 

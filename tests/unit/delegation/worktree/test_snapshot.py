@@ -233,7 +233,7 @@ async def test_more_files_than_are_looked_at_prove_nothing(
     changed = await after(tmp_path, lambda: None)
     assert changed.files == ()
     assert not changed.complete and not changed.untouched
-    assert "more files than are looked at" in changed.notes[0]
+    assert "more files than are checked" in changed.notes[0]
 
 
 @aio
