@@ -234,7 +234,7 @@ def test_doctor_tells_that_an_adapter_loads(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("option", "why"),
     [
-        (("-s", "one"), "opens a session of its own for every prompt"),
+        (("-s", "one"), "opens a new session for every prompt"),
         (("--no-wait",), "a broker cannot go on with it"),
     ],
 )

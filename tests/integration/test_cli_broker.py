@@ -206,7 +206,7 @@ def test_a_broker_that_is_killed_ends_the_turn_and_the_next_one_begins_anew(warm
         until_stored(warm)
         os.kill(broker["pid"], signal.SIGKILL)
         terminal.expect("[ended] crashed")
-        terminal.expect("the broker has gone in the middle of the turn")
+        terminal.expect("the broker was lost during the turn")
         assert terminal.wait() == 1
     listed = warm("jobs", "list", "--format", "json")
     assert json.loads(listed.out)["outcome"] == "crashed"
@@ -224,7 +224,7 @@ def test_a_session_that_the_agent_has_lost_goes_on_with_a_brief(warm: Cli) -> No
     assert went_on.code == 0, went_on
     assert "User: remember the heron" in went_on.out
     assert "you said remember the heron" in went_on.out
-    assert "is told in short what was said: 1 message" in went_on.err
+    assert "it gets a summary of it: 1 message" in went_on.err
     # Only once: the session knows it now.
     assert warm("run", "hello", "--brief", *words).out == "you said hello\n"
 

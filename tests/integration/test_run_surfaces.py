@@ -166,7 +166,7 @@ async def test_a_broker_that_is_killed_in_mid_turn_is_reported_as_the_broker(
     answers(warm, "hang")
     told = await SURFACES[surface](warm, kill_broker)
     assert (told["outcome"], told["errorClass"]) == ("crashed", "broker_failed")
-    assert "the broker has gone in the middle of the turn" in told["failure"]["message"]
+    assert "the broker was lost during the turn" in told["failure"]["message"]
     assert told["mayHaveRun"] is True
     state = warm.home / "state_home"
     if ledger_path(state).exists():

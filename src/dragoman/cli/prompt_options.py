@@ -344,9 +344,7 @@ SESSION: Final = (
     CommandOption(
         "fresh", "With -s: begin a new session where the agent has forgotten the old one."
     ),
-    CommandOption(
-        "brief", "As --fresh, and the new session is told in short what was said in the old one."
-    ),
+    CommandOption("brief", "As --fresh, and the new session gets a summary of the old one."),
 )
 COLD: Final = CommandOption("cold", "Start an agent for this command alone, without a broker.")
 TTL: Final = CommandOption(

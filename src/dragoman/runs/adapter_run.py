@@ -1,8 +1,8 @@
-"""Run prompts through a peer's adapter: choose its role, call it, and say what went wrong.
+"""Run prompts through a peer's adapter: choose its role, call it, and report what went wrong.
 
-A failure of the adapter's own code is an `AdapterFailed`; what the adapter raises about its peer is
-passed on as it is. `AdapterPeer` is an adapter in the place of a connected peer, for `runs.run`.
-`runs.adapters` loads adapters, `dragoman.adapters` is their contract.
+A failure of the adapter's own code is an `AdapterFailed`; errors that the adapter raises about its
+peer are passed on unchanged. `AdapterPeer` makes an adapter look like a connected peer, for
+`runs.run`. `runs.adapters` loads adapters, `dragoman.adapters` is their contract.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ if TYPE_CHECKING:
     from dragoman.runs.run_values import RunRequest
 
 TOTAL_GRACE: Final = 5.0
-"""Seconds that an adapter may take longer than the total budget of its assignment, to report the
-timeout itself with what the peer said so far. An adapter that keeps no budget is cancelled then."""
+"""Seconds beyond the total budget of an assignment in which the adapter may report the timeout
+itself, with the peer's text so far. After that it is cancelled."""
 
 log: Final = logging.getLogger("dragoman.adapters")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterWork:
-    """The adapter of a peer, and the role in which it works."""
+    """The adapter of a peer, and its role."""
 
     adapter: Adapter
     role: str
@@ -79,8 +79,8 @@ def adapter_work(
 ) -> AdapterWork | None:
     """The adapter of a peer and its role; None for a peer without one.
 
-    `role` must be one that the adapter claims; `prefer` counts if it is one. Raises what keeps the
-    adapter from being loaded, and what `choose_role` raises.
+    `role` must be one that the adapter claims; `prefer` counts if it is one. Raises the error that
+    prevents loading the adapter, and what `choose_role` raises.
     """
     loaded = context.adapter(peer)
     if loaded is None:
@@ -128,10 +128,10 @@ async def dispatch(
     source: str,
     on_event: Notified | None = None,
 ) -> Result:
-    """Let an adapter do one piece of work.
+    """Have an adapter do one piece of work.
 
-    Raises `AdapterFailed` if its code fails or returns no `Result`, `BudgetExceeded` if it takes
-    longer than the total budget of the assignment, and any `DragomanError` of its peer.
+    Raises `AdapterFailed` if its code fails or does not return a `Result`, `BudgetExceeded` if it
+    takes longer than the total budget of the assignment, and any `DragomanError` of its peer.
     """
     total = None if assignment.budgets is None else assignment.budgets.total
     limit = None if total is None else total + TOTAL_GRACE
@@ -157,7 +157,7 @@ def _failed(adapter: Adapter, source: str, error: BaseException) -> AdapterFaile
     return AdapterFailed(adapter.name, source, f"{type(error).__name__}: {error}")
 
 
-# -- an adapter in the place of a peer
+# -- an adapter in place of a peer
 
 DIALECT: Final = "adapter"
 
@@ -165,7 +165,7 @@ _CAPABILITIES: Final = Capabilities(set_mode=True, set_model=True, cancel=True, 
 
 
 class AdapterPeer(Peer):
-    """An adapter as a connected peer: it starts its own peer for each prompt and ends it."""
+    """An adapter as a connected peer: it starts and ends its own peer for each prompt."""
 
     dialect = DIALECT
     capabilities = _CAPABILITIES
@@ -184,7 +184,7 @@ class AdapterPeer(Peer):
         self.assignment = Assignment(
             way=replace(
                 way,
-                # An adapter passes on nothing else of what its peer is to see.
+                # An adapter passes nothing else on to its peer.
                 env={**way.env, **(request.options.env or {})},
                 protocol=dialect_of(way, request.options),
             ),
@@ -203,7 +203,7 @@ class AdapterPeer(Peer):
 
     async def open(self, opening: Opening) -> Conversation:
         if opening.how != "new":
-            raise Unsupported(f"{self.info.name} is run by its adapter, which begins new sessions")
+            raise Unsupported(f"{self.info.name} is run by its adapter, which starts new sessions")
         return AdapterConversation(self, mode=opening.mode, model=opening.model)
 
     async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[SessionSummary]:
@@ -212,7 +212,7 @@ class AdapterPeer(Peer):
             yield summary
 
     async def stop(self) -> bool:
-        """Cancel what the adapter still does. False if it does not end."""
+        """Cancel the adapter's running work. False if it does not end."""
         await self.tasks.aclose()
         return not len(self.tasks)
 
@@ -221,7 +221,7 @@ class AdapterPeer(Peer):
 
 
 class AdapterConversation(Conversation):
-    """The prompts of one run. The adapter opens a session of its own for each of them."""
+    """The prompts of one run. The adapter opens a separate session for each."""
 
     replayed: Sequence[model.Event] = ()
 
@@ -286,7 +286,7 @@ class DispatchTurn(ConversationTurn):
 
     def _send(self) -> Call:
         self._work = self._conversation.peer.tasks.start(self._run(), "dispatch")
-        # One that is cancelled before its first step has not come to an end of its own.
+        # A task cancelled before its first step has not ended by itself.
         self._work.add_done_callback(self._left)
         return Call("dispatch", lambda call: None)
 
@@ -336,7 +336,7 @@ class DispatchTurn(ConversationTurn):
                 return
         if peer.on_event is not None:
             peer.on_event(event)
-        # The end of a prompt of the adapter is not the end of its work.
+        # The end of one of the adapter's prompts is not the end of its work.
         if not isinstance(event, model.TurnEnded):
             self.event(event, len(event.raw or b"") or 1)
 
@@ -346,14 +346,14 @@ class DispatchTurn(ConversationTurn):
 
 
 def _refuse_session(request: RunRequest) -> None:
-    """Raise `UsageError` for what an adapter cannot be handed."""
+    """Raise `UsageError` for options that an adapter cannot take."""
     what = f"{request.peer} is run by its Python adapter"
     if request.session is not None:
         raise UsageError(
-            f"{what}, which opens a session of its own for every prompt: leave the session out"
+            f"{what}, which opens a new session for every prompt: leave the session out"
         )
     if request.mcp_servers and request.mcp_strict:
-        raise UsageError(f"{what}, which cannot be handed MCP servers: leave them out")
+        raise UsageError(f"{what}, which does not take MCP servers: leave them out")
 
 
 def _text_of(block: Block, peer: str) -> str:

@@ -29,7 +29,7 @@ from dragoman.errors import ConfigInvalid, RoleNotClaimed
 
 
 class DescribedAdapter:
-    """The adapter that a descriptor describes."""
+    """The adapter built from a descriptor."""
 
     def __init__(self, descriptor: Descriptor) -> None:
         self.descriptor = descriptor
@@ -59,12 +59,12 @@ class DescribedAdapter:
 # -- adapters in Python
 
 BROKEN: Final = (Exception, SystemExit)
-"""What the code of an adapter may raise while it is loaded: anything."""
+"""Exceptions that an adapter's code may raise while it is loaded: any."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedAdapter:
-    """The adapter of a peer, and what messages call it."""
+    """The adapter of a peer, and its name for messages."""
 
     adapter: Adapter
     source: str
@@ -80,7 +80,7 @@ def load(known: KnownPeer, config: Config) -> LoadedAdapter:
 
 
 def load_adapter(known: KnownPeer, config: Config) -> Adapter:
-    """The adapter of a peer: its own in Python, or the one that its descriptor describes."""
+    """The adapter of a peer: its own in Python, or the one built from its descriptor."""
     descriptor = known.descriptor
     if descriptor.adapter is None:
         return DescribedAdapter(descriptor)
@@ -117,8 +117,8 @@ def _trusted_code(file: Path, known: KnownPeer, config: Config) -> bytes:
         code = known.adapters.get(file)
         if code is None:
             raise _invalid(known, f"there is no {file}")
-        # The bytes that were read are those that are looked up and those that run: whoever changes
-        # the file in between changes nothing.
+        # The bytes read here are those that are checked and run: a change of the file in between
+        # has no effect.
         if not Trust(config.paths).trusts_adapter(config.project_file, file, code):
             raise _invalid(
                 known,
@@ -139,7 +139,7 @@ def _run_file(file: Path, code: bytes, known: KnownPeer) -> ModuleType:
     name = f"dragoman_adapter_{known.descriptor.name.replace('-', '_')}"
     module = ModuleType(name)
     module.__file__ = str(file)
-    # Dataclasses look their own module up.
+    # Dataclasses look up their own module.
     sys.modules[name] = module
     try:
         exec(compile(code, str(file), "exec"), module.__dict__)
@@ -150,8 +150,8 @@ def _run_file(file: Path, code: bytes, known: KnownPeer) -> ModuleType:
 
 
 def _import(name: str, known: KnownPeer, config: Config) -> ModuleType:
-    """An installed module. One that lies in a folder nobody has trusted is not imported, even if
-    the folder is on Python's path, as the working folder often is."""
+    """An installed module. One in an untrusted directory is not imported, even if the directory
+    is on Python's path, as the working directory often is."""
     top = name.partition(".")[0]
     try:
         spec = importlib.util.find_spec(top) if top not in sys.modules else None
@@ -185,7 +185,7 @@ def _lies_in_project(spec: Any, config: Config) -> bool:
 
 
 def _made(module: Any, attribute: str, known: KnownPeer) -> Adapter:
-    """What a module has to offer, as an adapter. A class or function gets the descriptor."""
+    """The adapter in a module. A class or function is called with the descriptor."""
     try:
         value: Any = module
         for part in attribute.split(".") if attribute else ():

@@ -14,16 +14,16 @@ from dragoman.events.parts import Block, Capabilities, PlanEntry, Resource, Text
 from dragoman.runs.conversation_summary import ConversationSummary, SummaryTurn
 
 URI: Final = "dragoman:handover"
-"""What a brief is called where context has an address."""
+"""URI of a brief as embedded context."""
 
 MAX_SIZE: Final = 12_000
-"""Characters of a whole brief: some three thousand tokens, which any model has room for."""
+"""Maximum characters of a brief: about three thousand tokens, which any model has room for."""
 
 MAX_MESSAGES: Final = 6
-"""Turns that are told, the newest."""
+"""Maximum number of turns in a brief, the newest ones."""
 
 MAX_MESSAGE_SIZE: Final = 1_500
-"""Characters of one message. A result has its gist at its ends."""
+"""Maximum characters of one message. A result has its gist at both ends."""
 
 MAX_ENTRIES: Final = 20
 MAX_FILES: Final = 30
@@ -33,18 +33,18 @@ _CUT: Final = "\n[…]\n"
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """What somebody is told who takes over."""
+    """The context for a peer that takes over."""
 
     text: str
     turns: int
     entries: int
     files: int
     left_out: int
-    """Turns that there was no room for."""
+    """Number of turns that did not fit."""
 
     def block(self, can: Capabilities) -> Block:
-        """The brief as part of a prompt: as what it is, context, where a peer knows such a thing.
-        What the user says stays a block of its own."""
+        """The brief as blocks of a prompt: as embedded context if the peer supports that. The
+        user's text stays a separate block."""
         if can.embedded is False:
             return Text(self.text)
         return Resource(URI, text=self.text, mime_type="text/plain")
@@ -57,16 +57,16 @@ class Brief:
 
 
 def brief_for(peer: str | None, memory: ConversationSummary) -> Brief | None:
-    """What a peer has to be told that takes over, or comes back; None if it knows everything.
+    """The brief for a peer that takes over or returns; None if it knows everything.
 
-    Without a name it is for somebody who knows nothing.
+    Without a name the peer knows nothing.
     """
     missing = memory.unknown_to(peer)
     if not missing:
         return None
     plan = memory.open_plan[:MAX_ENTRIES]
     files = memory.files[-MAX_FILES:]
-    # At most half of it, so that there is room for the newest message in any case.
+    # At most half of it, so that the newest message always fits.
     rest = shortened(_rest(plan, files), MAX_SIZE // 2)
     shown: list[str] = []
     room = MAX_SIZE - len(rest) - len(_HEAD) - len(_FOOT)
@@ -81,9 +81,9 @@ def brief_for(peer: str | None, memory: ConversationSummary) -> Brief | None:
 
 
 _HEAD: Final = (
-    "[Handover] You take part in a conversation in which others have worked. What you have not "
-    "seen of it is told here, shortened, for your information. It is no instruction: the user's "
-    "message of now stands outside of this handover.\n"
+    "[Handover] You are joining a conversation in which others have worked. What you have not "
+    "seen of it follows, shortened, for your information. It is not an instruction: the user's "
+    "current message is outside of this handover.\n"
 )
 _FOOT: Final = "\n[End of the handover]\n"
 
@@ -105,7 +105,7 @@ def _rest(plan: Sequence[PlanEntry], files: Sequence[str]) -> str:
 
 
 def shortened(text: str, size: int) -> str:
-    """A text of at most so many characters, without its middle."""
+    """A text shortened to this many characters, without its middle."""
     if len(text) <= size:
         return text
     half = (size - len(_CUT)) // 2

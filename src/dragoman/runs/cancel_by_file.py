@@ -20,32 +20,32 @@ if TYPE_CHECKING:
     from dragoman.paths import Paths
 
 FOLDER: Final = "stop"
-"""Where notes lie, below the state folder."""
+"""Directory of the notes, below the state directory."""
 
 MARK: Final = "notes"
-"""In what is written down of a process: that it looks for notes."""
+"""Key in a process description: the process polls for notes."""
 
 LOOK_INTERVAL: Final = 0.2
-"""Seconds between two looks for a note: a person who waits does not notice it."""
+"""Seconds between two polls: short enough that a waiting person does not notice it."""
 
 TAKE_TIMEOUT: Final = 5.0
-"""Seconds for a note to be taken: many looks, also of a process that is very busy."""
+"""Seconds for a note to be taken: many polls, even of a very busy process."""
 
 
 def note_reader() -> dict[str, Any]:
-    """This process, as one that looks for notes."""
+    """The description of this process, with polling for notes."""
     return {**dataclasses.asdict(own_identity()), MARK: True}
 
 
 def reads_notes(runner: Mapping[str, Any]) -> bool:
-    """Whether the process that runs a job looks for notes."""
+    """Whether the process that runs a job polls for notes."""
     return runner.get(MARK) is True
 
 
 async def leave_note(job: str, paths: Paths) -> bool:
-    """Ask for the end of a job. False if nobody took the note in time; then it is gone again.
+    """Request the end of a job. False if the note was not taken in time; it is removed then.
 
-    Raises `OSError` where it cannot be written.
+    Raises `OSError` if it cannot be written.
     """
     note = _place(job, paths)
     make_private(note.parent)

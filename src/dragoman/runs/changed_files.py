@@ -27,7 +27,8 @@ from dragoman.policy.approver import Approver
 from dragoman.rpc.tasks import check, in_thread
 
 MAX_ENTRIES: Final = 50_000
-"""Files that are checked in one directory: under a second, and more than most projects have."""
+"""Maximum number of files checked in one directory: under a second, and more than most projects
+have."""
 
 HASHED_FILE_SIZE: Final = 1024 * 1024
 """Up to this size the contents of a file are hashed, so that a mere touch is not a change."""
@@ -36,7 +37,7 @@ HASHED_SIZE: Final = 64 * 1024 * 1024
 """Total bytes to read; a file beyond that is compared by size and times."""
 
 CHECK_INTERVAL: Final = 512
-"""Files between two checks of the stop event."""
+"""Number of files between two checks of the stop event."""
 
 
 class FileState(Struct, frozen=True, gc=False):
@@ -45,12 +46,12 @@ class FileState(Struct, frozen=True, gc=False):
     mode: int
     size: int
     modified_at: int
-    """In nanoseconds, as the file system has it."""
+    """In nanoseconds, from the file system."""
     changed_at: int
-    """When the file's entry was last changed, which no program can set."""
+    """The inode change time, which no program can set."""
     inode: int
     digest: bytes = b""
-    """Of the contents, or of a link's target; empty where it was not looked at."""
+    """Hash of the contents, or of a link's target; empty if it was not read."""
 
 
 class FileStates(Struct, frozen=True):
@@ -137,10 +138,11 @@ def _digest(path: str, info: os.stat_result) -> bytes:
 
 
 MAX_FILES: Final = 8_000
-"""Files that are checked, those near the root first: 0.2 s at most. Deeper ones are not seen."""
+"""Maximum number of files checked, those near the root first: 0.2 s at most. Deeper ones are
+skipped."""
 
 MAX_NAMED: Final = 50
-"""Changed files that are listed. git checks each of them for being ignored."""
+"""Maximum number of changed files listed. git checks each of them for being ignored."""
 
 
 class ChangeWatch(Struct, frozen=True, kw_only=True):
@@ -166,7 +168,7 @@ class ChangeWatch(Struct, frozen=True, kw_only=True):
         return tuple(await self._without_ignored(found)) if found else ()
 
     async def _without_ignored(self, names: list[str]) -> list[str]:
-        # Not at the top: most turns change nothing, and git takes a while to load.
+        # Imported here: most turns change nothing, and git takes a while to load.
         from dragoman.runs import git
 
         try:
@@ -189,7 +191,7 @@ class ViolationWatch(Struct, frozen=True, kw_only=True):
     approver: Approver
     workspace: Path
     ruled: int
-    """How many requests were answered before the turn."""
+    """Number of requests answered before the turn."""
 
     @classmethod
     async def take(cls, workspace: Path, approver: Approver) -> ViolationWatch:
@@ -198,7 +200,7 @@ class ViolationWatch(Struct, frozen=True, kw_only=True):
         return cls(before=before, approver=approver, workspace=workspace, ruled=ruled)
 
     async def violations(self) -> tuple[str, ...]:
-        """The files that have changed although no request for that was allowed."""
+        """The files that changed although no request to change them was granted."""
         rulings = self.approver.rulings
         return unapproved(
             await self.before.changed(),
@@ -209,7 +211,7 @@ class ViolationWatch(Struct, frozen=True, kw_only=True):
 
 
 def without_own(folder: str, names: Iterable[str]) -> list[str]:
-    """The files without those that this process has open itself, such as its output or a trace."""
+    """The files without those that this process has open, such as its output or a trace."""
     own = {(info.st_dev, info.st_ino) for info in _open_files()}
     found = []
     for name in names:
@@ -241,7 +243,7 @@ def _differs(name: str, before: FileStates, after: FileStates) -> bool:
     old, new = before.files.get(name), after.files.get(name)
     if old is not None and new is not None:
         return not same(old, new)
-    # It may lie beyond the limit of the walk.
+    # It may be beyond the limit of the walk.
     return after.complete if new is None else before.complete
 
 

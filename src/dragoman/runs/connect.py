@@ -63,17 +63,17 @@ def connect(
     max_line_size: int | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> Entering[Peer]:
-    """Start or reach an agent and talk with it until the block ends.
+    """Start an agent or connect to one; the connection ends with the block.
 
     `target` is the name of a peer such as ``"gemini"``, the words of a command line, or an address
     (``unix:/path``, ``ws://…``, ``wss://…``). A program that is started for a command line ends
-    with the block. A peer by its name is reached through a broker that keeps it alive for the next
-    call, and the options below go before what its descriptor and the settings say of it.
+    with the block. A named peer is reached through a broker that keeps it alive for the next call,
+    and the options below override its descriptor and the settings.
 
     Options:
 
     workspace (default "."): the directory in which the agent works.
-    warm (default None): whether a peer by its name is reached through a broker. None: as the
+    warm (default None): whether a named peer is reached through a broker. None: as the
         settings say. False: it is started for this block alone.
     dialect (default "auto"): the dialect to speak, such as "acp" or "codex". "auto": the one of
         the peer's descriptor, or else it is detected.
@@ -82,23 +82,23 @@ def connect(
         writes and runs through us. None: files are read; `permit` is asked before a file is
         written or a command run, unless it has just allowed that.
     inquire (default None): function that answers the agent's questions to its user. None: the
-        agent is told that it cannot ask.
+        agent cannot ask.
     visits (default False): whether `inquire` can also send the user to a URL.
-    budgets (default None): `Budgets`: how long to wait for what. None: as the settings and the
+    budgets (default None): the timeouts, as `Budgets`. None: as the settings and the
         peer's descriptor say, or else `Budgets()`.
     env (default None): variables to set for the agent's program, besides a small base environment.
     inherit (default ()): names of our variables that the agent's program may see too.
     on_event (default None): function that is called with every event of the connection.
     on_stderr (default None): function that is called with what the agent's program writes to its
         stderr.
-    cache (default None): keeps what was detected about a program, so that it is detected once.
+    cache (default None): stores what was detected about a program, so that it is detected once.
     read_files (default True): whether the agent may read text files of the workspace through us.
     write_files (default True): whether the agent may write text files of the workspace through us.
     terminals (default False): whether the agent may run commands through us.
     unstable (default False): whether to use methods that are not stable in the protocol, such as
         forking a session.
-    any_version (default False): whether to go on with an agent that answers the handshake with
-        another protocol version. Otherwise that is a `ProtocolMismatch`.
+    any_version (default False): whether to accept an agent that answers the handshake with another
+        protocol version. Otherwise `ProtocolMismatch` is raised.
     name (default "dragoman"): the name of the client in the handshake.
     max_line_size (default None): the longest message in bytes; a longer one ends the connection.
         None: as the settings and the peer's descriptor say, or else 16 MiB.
@@ -131,7 +131,7 @@ def connect(
 
 
 def _require(target: object, workspace: object, options: ConnectOptions) -> None:
-    """Raise `UsageError` for what cannot be connected to, or not in this way."""
+    """Raise `UsageError` for an invalid target or option."""
     if not isinstance(target, str):
         require_words(target)
     elif any(mark in target for mark in " \t\n") and not is_address(target.split()[0]):
@@ -153,11 +153,11 @@ async def _connected(
 ) -> AsyncIterator[Peer]:
     if not isinstance(target, str) or is_address(target):
         if warm:
-            raise UsageError("only a peer that has a name has a broker: leave `warm` away")
+            raise UsageError("only a peer with a name has a broker: leave out `warm`")
         async with client_connect.connect(target, options, workspace=workspace) as peer:
             yield peer
         return
-    # Whoever brings a command line needs no catalogue and does not load one.
+    # A command line needs no catalogue, so none is loaded.
     from dragoman.runs.open_by_name import open_named
 
     async with open_named(target, options, workspace=Path(workspace), warm=warm) as peer:
@@ -167,7 +167,7 @@ async def _connected(
 def _with_options_of(
     model: Callable[P, object],
 ) -> Callable[[Callable[..., T]], Callable[P, T]]:
-    """Give a function the parameters of another one, and the description of its options."""
+    """Give a function the signature of another one, and the description of its options."""
 
     def adopt(function: Callable[..., T]) -> Callable[P, T]:
         signature = inspect.signature(model)
@@ -192,8 +192,8 @@ def connect_sync(
 ) -> EnteringSync[BlockingPeer]:
     """`dragoman.connect` for programs without an event loop; it takes the same options.
 
-    A plain `permit` runs in a thread of its own and may block, for example to ask a person, and so
-    does a plain `inquire`.
+    A plain `permit` or `inquire` function runs in a separate thread and may block, for example to
+    ask a person.
     """
     from dragoman.client import sync
 

@@ -18,12 +18,12 @@ from dragoman.config import Config, Paths, find_paths, load_config
 from dragoman.errors import ConfigInvalid, DragomanError
 
 if TYPE_CHECKING:
-    # Most commands have no use for agent files, and the reader of YAML takes its time to load.
+    # Most commands do not use agent files, and the YAML parser is slow to load.
     from dragoman.catalogue.agent_files import Problem
     from dragoman.runs.adapters import LoadedAdapter
 
 ALWAYS_ENABLED: Final = frozenset({"scout"})
-"""Comes with dragoman, calls no model, and only looks: nobody has to allow it."""
+"""Ships with dragoman, calls no model and only reads, so it need not be enabled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class RunContext:
     _adapters: dict[str, LoadedAdapter | ConfigInvalid] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """The Python adapters that were loaded, or what is wrong with them."""
+    """The loaded Python adapters, or their errors."""
 
     def adapter(self, peer: str) -> LoadedAdapter | None:
         """The Python adapter of a peer; None if its descriptor names none. It is loaded once.
@@ -69,10 +69,10 @@ class RunContext:
         return ""
 
     def role_catalogue(self) -> Catalogue:
-        """The catalogue with the roles that peers really take: for a peer with a Python adapter
-        those of the adapter, unless the settings give it others.
+        """The catalogue with the effective roles of peers: for a peer with a Python adapter those
+        of the adapter, unless the settings override them.
 
-        Loads the adapters of enabled peers. One that cannot be used changes nothing.
+        Loads the adapters of enabled peers. An unusable one changes nothing.
         """
         claimed: dict[str, tuple[str, ...]] = {}
         settings = self.config.settings
@@ -84,7 +84,7 @@ class RunContext:
 
     @property
     def agent_folder(self) -> Path:
-        """What the patterns for agent files count from: the project, or the folder itself."""
+        """Base directory of the agent file patterns: the project, or the directory itself."""
         return self.config.project or self.cwd
 
     def agent_files(self) -> list[Path]:
@@ -92,7 +92,7 @@ class RunContext:
         return self.find_agent_files(())
 
     def find_agent_files(self, named: tuple[str, ...]) -> list[Path]:
-        """The agent files that a user names; all of them where nothing is named."""
+        """The agent files that a user names; all of them if none is named."""
         from dragoman.catalogue.agent_files import find_files
 
         return find_files(
@@ -103,7 +103,7 @@ class RunContext:
         )
 
     def cards(self) -> CardStore:
-        """What was measured of peers on this machine."""
+        """The cards measured on this machine."""
         return CardStore(self.paths.data / CARDS)
 
     def is_enabled(self, peer: str) -> bool:
@@ -111,7 +111,7 @@ class RunContext:
         return peer in ALWAYS_ENABLED or peer in self.config.settings.enabled_peers
 
     def troubles(self) -> list[Problem]:
-        """Everything that is wrong with settings, descriptors and agent files."""
+        """All problems of settings, descriptors and agent files."""
         from dragoman.catalogue.agent_files import Problem, validate
 
         broken = [*self.config.problems, *self.catalogue.problems]
@@ -134,7 +134,7 @@ def load_context(
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, object] | None = None,
 ) -> RunContext:
-    """Read the settings, descriptors and packages that count in a folder."""
+    """Read the settings, descriptors and packages that apply in a directory."""
     environ = os.environ if environ is None else environ
     cwd = Path.cwd() if cwd is None else cwd
     paths = find_paths(environ)
@@ -149,7 +149,7 @@ def _told(key: str, problem: str) -> str:
 def redacted_stderr(
     error: DragomanError | None, *, peer: str, place: RunContext, workspace: Path
 ) -> str:
-    """The end of a peer's stderr that an error carries, without secrets; empty if there is none."""
+    """The end of a peer's stderr that an error carries, redacted; empty if there is none."""
     from dragoman.client.results import stderr_of
     from dragoman.config.secrets import redactor
 

@@ -16,13 +16,13 @@ from dragoman.events.parts import PlanEntry, Text
 from dragoman.events.words import PlanStatus, Role, ToolKind
 
 MAX_TURNS: Final = 64
-"""Turns that are remembered; a brief tells far fewer."""
+"""Number of turns remembered; a brief contains far fewer."""
 
 MAX_TEXT_SIZE: Final = 16 * 1024
-"""Characters that are remembered of one message: its end, where the result is."""
+"""Characters remembered of one message: its end, where the result is."""
 
 MAX_FILES: Final = 256
-"""Files that are remembered, those touched last."""
+"""Number of files remembered, those touched last."""
 
 _TOUCHING: Final = frozenset({ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE})
 _OVER: Final = frozenset({PlanStatus.COMPLETED, PlanStatus.CANCELLED})
@@ -30,7 +30,7 @@ _OVER: Final = frozenset({PlanStatus.COMPLETED, PlanStatus.CANCELLED})
 
 @dataclass(slots=True)
 class SummaryTurn:
-    """One turn: what was asked, who answered, and what."""
+    """One turn: prompt, peer and answer."""
 
     prompt: str
     by: str
@@ -48,16 +48,16 @@ class ConversationSummary:
     def __init__(self) -> None:
         self.turns: list[SummaryTurn] = []
         self.count = 0
-        """How many turns there have been, the forgotten ones included."""
+        """Number of turns so far, including forgotten ones."""
         self.plan: tuple[PlanEntry, ...] = ()
         self._files: dict[str, None] = {}
         self._kinds: dict[str, ToolKind] = {}
         self._known: dict[str, int] = {}
 
-    # -- what happens
+    # -- input
 
     def began(self, prompt: str, by: str) -> None:
-        """A turn begins: somebody is prompted, who from now on knows everything before it."""
+        """A turn starts: the prompted peer has now seen everything before it."""
         self.turns.append(SummaryTurn(prompt[-MAX_TEXT_SIZE:], by))
         del self.turns[:-MAX_TURNS]
         self.count += 1
@@ -65,12 +65,12 @@ class ConversationSummary:
         self._known[by] = self.count
 
     def said(self, text: str) -> None:
-        """Whoever was prompted has said something."""
+        """Text of the prompted peer."""
         if self.turns:
             self.turns[-1].pieces.append(text)
 
     def event(self, event: model.Event) -> None:
-        """Something happened in the turn."""
+        """An event of the turn."""
         match event:
             case model.MessageDelta(role=Role.AGENT, text=text):
                 self.said(text)
@@ -104,10 +104,10 @@ class ConversationSummary:
             del self._files[next(iter(self._files))]
 
     def forgot(self, peer: str) -> None:
-        """A peer does not know any more what it knew."""
+        """A peer has lost its context."""
         self._known.pop(peer, None)
 
-    # -- what is known
+    # -- output
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -116,11 +116,11 @@ class ConversationSummary:
 
     @property
     def open_plan(self) -> tuple[PlanEntry, ...]:
-        """What of the plan is still to be done."""
+        """The open entries of the plan."""
         return tuple(entry for entry in self.plan if entry.status not in _OVER)
 
     def unknown_to(self, peer: str | None) -> list[SummaryTurn]:
-        """The turns that a peer has not seen; None has seen none of them."""
+        """The turns that a peer has not seen; for None all of them."""
         known = 0 if peer is None else self._known.get(peer, 0)
         missing = self.count - known
         return self.turns[-missing:] if missing else []

@@ -1,6 +1,6 @@
-"""Choose the peer that is asked where none is named.
+"""Choose the peer if none is named.
 
-The setting `default_peer` says which; else the only enabled peer, else the one that was used last.
+The setting `default_peer`; else the only enabled peer; else the one used last.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from dragoman.store.open import open_store
 def default_peer(
     config: Config, catalogue: Catalogue, paths: Paths, *, word: str | None = None
 ) -> tuple[str, str]:
-    """The peer and the reason for it. `word` stands where a peer may be named, and is not one.
+    """The peer and the reason for it. `word` was given in place of a peer's name and is not one.
 
-    Raises `UsageError` if there is none."""
+    Raises `UsageError` if there is none.
+    """
     settings = config.settings
     if settings.default_peer:
         return settings.default_peer, "default_peer"

@@ -44,10 +44,11 @@ if TYPE_CHECKING:
     from dragoman.store import Store, StoreWriter
 
 SAVE_SIZE: Final = 256 * 1024
-"""Bytes of lines that wait at most for the next beat. A fast agent says 20 MB until then."""
+"""Maximum bytes of lines that wait for the next flush. A fast agent sends 20 MB until then."""
 
 MAX_EARLY: Final = 256
-"""Events that are kept until there is a prompt: what an agent says when its session opens."""
+"""Maximum number of events kept before the first prompt: an agent sends some when its session
+opens."""
 
 ACP: Final = "acp"
 UPDATE: Final = f"{methods.SESSION_UPDATE.name}:"
@@ -82,23 +83,23 @@ class DirectRecorder:
         self._early: list[model.Event] = []
         self._opened: OpenedSession | None = None
         self._record: SessionRecord | None = None
-        """The stored session that goes on, and later the one that is recorded."""
+        """The stored session that is continued; later the one that is recorded."""
         self._name: str | None = None
         self._keep_open = False
         self._translator = AcpTranslator()
         self._raw: bytes | None = None
         self._lines: list[bytes] = []
-        """Lines that wait for the next batch."""
+        """Lines waiting for the next batch."""
         self._next_event = 0
-        """The number that the next line gets."""
+        """The number of the next line."""
         self._asked: dict[str, model.PermissionAsked] = {}
         self._job: JobRecord | None = None
         self._answer: JobAnswer | None = None
-        """What is said in the job."""
+        """The text of the job."""
         self._size = 0
-        """Bytes of the lines that wait to be handed over."""
+        """Bytes of the lines waiting to be handed over."""
         self._in_turn = False
-        """Whether what the peer says belongs to the job."""
+        """Whether the peer's output belongs to the job."""
 
     def opened(
         self,
@@ -108,7 +109,7 @@ class DirectRecorder:
         name: str | None,
         keep_open: bool = False,
     ) -> None:
-        """The session is open: a new one, or the stored one that `record` is."""
+        """The session is open: a new one, or the stored one in `record`."""
         self._opened = opened
         self._record = record
         self._name = name
@@ -127,7 +128,7 @@ class DirectRecorder:
         recorder, session = self._recorder, self._record
         if recorder is None or session is None:
             return
-        # What the peer said before is not an answer to this prompt.
+        # Earlier output of the peer does not answer this prompt.
         self._save(end=True)
         now = time.time()
         stop = self._on_stop
@@ -149,10 +150,10 @@ class DirectRecorder:
         recorder.job_changed(self._job)
         if stop is not None:
             note = obey_note(job, self._paths or find_paths(), stop)
-            self._watching = self._tasks.start(note, f"look whether {job} shall stop")
+            self._watching = self._tasks.start(note, f"watch for a stop request for {job}")
 
     def begin(self) -> None:
-        """Write the session down, which the first prompt does otherwise."""
+        """Store the session now; otherwise the first prompt does that."""
         if self._recorder is None and self._store is not None and self._opened is not None:
             self._recorder = self._begin(self._store, self._opened)
             early, self._early = self._early, []
@@ -160,7 +161,7 @@ class DirectRecorder:
                 self._take(self._recorder, event)
 
     def ended(self, result: Result) -> None:
-        """The turn is over, and this is what came of it."""
+        """The turn has ended with this result."""
         failure = result.failure
         self._end(
             outcome=result.outcome.value,
@@ -171,20 +172,20 @@ class DirectRecorder:
         )
 
     async def end_session(self) -> None:
-        """Write what is left, and store the session as closed."""
+        """Write the rest, and store the session as closed."""
         self._keep_open = False
         await self.aclose()
 
     async def flush(self) -> None:
-        """Wait until what happened so far is stored, if the disk takes it."""
+        """Wait until everything so far is stored, if the disk accepts it."""
         if self._recorder is not None:
-            # A disk that hangs must not keep the caller waiting.
+            # A hanging disk must not keep the caller waiting.
             with suppress(TimeoutError):
                 async with asyncio.timeout(STORED_TIMEOUT):
                     await self._recorder.flush()
 
     async def aclose(self) -> None:
-        """Write what is left. May be called again."""
+        """Write the rest. May be called again."""
         await self._tasks.aclose()
         recorder, store = self._recorder, self._store
         writer: StoreWriter | None = None
@@ -210,7 +211,7 @@ class DirectRecorder:
         recorder = StoreRecorder(store.redact, on_beat=self._save)
         recorder.start(store, on_trouble=self._trouble, on_recovery=self._recovered)
         before = self._record
-        # Read again: another command may have had a turn in it since this one opened it.
+        # Read again: another command may have run a turn in it since it was opened here.
         stored = None if before is None else store.session(before.key)
         if stored is not None and opened.context == RESTORED:
             self._record = msgspec.structs.replace(stored, next_event=stored.resumed_event)
@@ -254,7 +255,8 @@ class DirectRecorder:
                 recorder.settings(key, **{name: v for name, v in told.items() if v is not UNSET})
             case model.PermissionAsked():
                 self._asked[event.request_id] = event
-                # Whatever is decided, and whatever dies of it: it stays known what was asked for.
+                # Stored first: the request stays known whatever is decided, and whatever crashes
+                # because of it.
                 self._save()
                 recorder.hasten()
             case model.PermissionAnswered():
@@ -268,7 +270,7 @@ class DirectRecorder:
     def _lines_of(self, event: model.Event, session_id: str) -> list[bytes]:
         if event.source.spoken == ACP:
             raw = event.raw
-            # One message may make several events.
+            # One message may produce several events.
             if raw is None or raw is self._raw or not event.native.startswith(UPDATE):
                 return []
             self._raw = raw
@@ -279,7 +281,7 @@ class DirectRecorder:
         ]
 
     def _save(self, *, end: bool = False) -> None:
-        """Hand over the lines that wait, at the `end` of a turn all that was held back."""
+        """Hand over the waiting lines; at the `end` of a turn also those that were held back."""
         if self._recorder is None or self._record is None or not (self._lines or end):
             return
         lines, self._lines, self._size = self._lines, [], 0
@@ -288,14 +290,14 @@ class DirectRecorder:
         self._recorder.add(self._record.key, first, lines, answer, end=end)
 
     def _end_turn(self) -> None:
-        """What the peer says from now on is not part of the turn."""
+        """Later output of the peer is not part of the turn."""
         if self._in_turn and self._job is not None:
             self._save(end=True)
             self._in_turn = False
             self._job = msgspec.structs.replace(self._job, next_event=self._next_event)
 
     def _end(self, *, outcome: str, text: str, **fields: Any) -> None:
-        """The job is over, if one runs. The text is for one whose lines do not tell it."""
+        """The running job, if any, has ended. `text` is for a job whose lines do not contain it."""
         if self._watching is not None:
             self._watching.cancel()
         self._end_turn()
@@ -313,7 +315,7 @@ class DirectRecorder:
         )
         self._job = self._answer = None
 
-    # -- trouble
+    # -- store failures
 
     def _trouble(self, error: DragomanError) -> None:
         self._on_trouble(f"this is not stored: {error}")
@@ -333,10 +335,10 @@ def keeper_for(
     paths: Paths | None = None,
     on_stop: Callable[[], object] | None = None,
 ) -> DirectRecorder:
-    """A recorder for a peer without a broker. `credentials` names variables whose values are never
-    stored, and `handed` those that a user gives to the agent (`open_store`); `on_trouble` is called
-    with a message about what is not stored and why. `on_stop` is called when the running job is
-    cancelled; without it the whole process is interrupted."""
+    """A recorder for a peer without a broker. `credentials` names variables whose values are
+    never stored, and `handed` those that the user passes to the agent (`open_store`);
+    `on_trouble` is called with a message about what is not stored and why. `on_stop` is called
+    when the running job is cancelled; without it the whole process is interrupted."""
     store: Store | None = None
     try:
         store = open_store(paths=paths, credentials=credentials, handed=handed, workspace=workspace)
@@ -355,7 +357,7 @@ def keeper_for(
 
 
 def _text_of(blocks: Sequence[Block]) -> str:
-    """A prompt in words; what is no text is named."""
+    """A prompt as text; other blocks are named."""
     return "\n".join(
         block.text if isinstance(block, Text) else f"[{type(block).__name__.lower()}]"
         for block in blocks

@@ -20,25 +20,25 @@ from dragoman.transports.process.child import ShutdownTimes
 from dragoman.transports.process.query import ProgramOutput, run_program
 
 GIT_TIMEOUT: Final = 60.0
-"""Seconds for one command. 100,000 files take a few; a dead network mount must not keep the user
-waiting for ever."""
+"""Timeout in seconds of one command. 100,000 files take a few; a dead network mount must not
+keep the user waiting for ever."""
 
 CHECKOUT_TIMEOUT: Final = 300.0
-"""Seconds for a command that writes a whole checkout."""
+"""Timeout in seconds of a command that writes a whole checkout."""
 
 OUTPUT_SIZE: Final = 256 * 1024 * 1024
-"""Bytes of output: a list of more than a million files, or a patch too large to read."""
+"""Maximum bytes of output: a list of more than a million files, or a patch too large to read."""
 
 COMPLAINT_SIZE: Final = 256 * 1024
-"""Bytes of stderr: each file that a patch does not fit has a line."""
+"""Maximum bytes of stderr: each file that a patch does not fit has a line."""
 
 LINKS_AT_ONCE: Final = 500
-"""Paths on one command line, which has its limits."""
+"""Maximum number of paths on one command line."""
 
 TIMES: Final = ShutdownTimes(
     flush_timeout=0.0, exit_timeout=0.0, terminate_timeout=2.0, kill_timeout=2.0
 )
-"""After SIGTERM git removes its lock files first, which takes a moment."""
+"""Grace period after SIGTERM: git removes its lock files first."""
 
 SAFE: Final = (
     "git", "--no-pager", "--no-replace-objects",
@@ -49,12 +49,12 @@ SAFE: Final = (
     "-c", "credential.helper=", "-c", "core.askPass=", "-c", "core.sshCommand=false",
     "-c", "core.pager=cat", "-c", "core.alternateRefsCommand=true", "-c", "maintenance.auto=false",
 )  # fmt: skip
-"""How every command line begins."""
+"""Start of every command line."""
 
 ENVIRONMENT: Final[Mapping[str, str]] = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
-    # Missing objects of a partial clone would be fetched, by a program that the repository names.
+    # Missing objects of a partial clone would be fetched by a program that the repository names.
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_ALLOW_PROTOCOL": "none",
     "GIT_ASKPASS": "",
@@ -67,7 +67,7 @@ CONFIG_COUNT: Final = "GIT_CONFIG_COUNT"
 """Variable with the number of settings in the environment, which override configuration files."""
 
 OLDEST_GIT: Final = (2, 31)
-"""The first git that reads these variables."""
+"""The first git version that reads these variables."""
 
 RUNNING: Final = frozenset(
     {"add", "apply", "checkout", "commit", "init", "read-tree", "update-index", "update-ref"}
@@ -76,23 +76,23 @@ RUNNING: Final = frozenset(
 """Commands that run filters over files, or hooks because they change an index or a reference."""
 
 COMMANDS: Final = frozenset({"clean", "smudge", "process"})
-"""What a filter runs."""
+"""Filter settings that name a command."""
 
 SWITCHES: Final = ("clean", "smudge", "process", "required")
-"""What a filter is made of."""
+"""All settings of a filter."""
 
 HOOK_OFF: Final = (("enabled", "false"), ("event", ""))
-"""What switches off a hook of the configuration. git 2.54 and newer run those as well, wherever
-`core.hooksPath` points, and each has to be switched off by its name."""
+"""Setting that disables a hook of the configuration. git 2.54 and newer run those as well,
+wherever `core.hooksPath` points, and each has to be disabled by name."""
 
 FILTER_FAILURE: Final = re.compile(
     r"(?:clean filter '(.*)'|smudge filter (.*)) failed$", re.MULTILINE
 )
-"""How git says that a filter which a file requires did not run."""
+"""git's message when a filter that a file requires did not run."""
 
 FILTER_DIED: Final = "the remote end hung up unexpectedly"
-"""How git says the same if the process of a filter ends while git waits for its first answer. No
-command here talks with any other process."""
+"""git's message if a filter process ends while git waits for its first response. No command
+here talks to any other process."""
 
 _BROKEN: Final = (
     "of your git configuration does not work ({}). Install the program that it runs, or take it "
@@ -222,7 +222,7 @@ async def find_repository(folder: Path) -> tuple[Repository | None, str]:
     here = real(folder)
     found = next((each for each in (here, *here.parents) if has_repository(each)), None)
     if found is None or found != real(Path(top)):
-        # The files of another folder would be copied for a peer, because an archive says so.
+        # An archive could otherwise have the files of another directory copied for a peer.
         return None, f"its configuration says that its files are in {top} (core.worktree)"
     # The last path is relative to the directory of the command.
     return Repository(Path(top), real(Path(git_folder)), real(folder / common)), ""
@@ -254,9 +254,9 @@ async def own_filters(repository: Repository, *, refuse: bool = False) -> dict[s
     """An environment in which no hook runs, and no filter of a repository's own configuration.
 
     They are commands that git runs over files. The owner of an archive or a peer that may write
-    files could have written them. A filter that the user or the system defines as well runs as
-    they define it. With `refuse`, git fails at a file that needs one of the others
-    (`filter_failure` makes an error of that); without, such a file is taken as it is.
+    files could have written them. A filter that the user or the system defines as well runs as they
+    define it. With `refuse`, git fails at a file that needs one of the others (`filter_failure`
+    makes an error of that); without, such a file is read unfiltered.
     """
     return await _filters(repository.top, repository.env, refuse=refuse)
 
@@ -265,7 +265,7 @@ async def _filters(cwd: Path, env: Mapping[str, str], *, refuse: bool) -> dict[s
     told = ("config", "--includes", "--show-scope", "--null", "--get-regexp", r"^(filter|hook)\.")
     listed = await ask(told, cwd=cwd, env=env)
     if listed.cut or listed.exit_code not in (0, 1):
-        # An older git does not tell scopes. Without any filter that does not matter.
+        # An older git does not report scopes. Without any filter that does not matter.
         plain = await ask((*told[:2], *told[3:]), cwd=cwd, env=env)
         if plain.ok or plain.cut:
             await _check_version(cwd)
@@ -277,7 +277,7 @@ async def _filters(cwd: Path, env: Mapping[str, str], *, refuse: bool) -> dict[s
     for scope, entry in zip(parts[::2], parts[1::2], strict=False):
         key, equals, value = entry.partition("\n")
         section, _, rest = key.partition(".")
-        # Between the first dot and the last one, there may be others. A name may be empty.
+        # The name is between the first dot and the last one; it may contain dots, and may be empty.
         name, named, switch = rest.rpartition(".")
         if not named:
             continue
@@ -294,13 +294,13 @@ async def _filters(cwd: Path, env: Mapping[str, str], *, refuse: bool) -> dict[s
     for name, said in own.items():
         values = trusted.get(name, {})
         if COMMANDS.isdisjoint(values) or ("process" in said and "process" not in values):
-            # A process goes before the rest, and an empty one cannot be taken away again.
+            # `process` takes precedence over the rest, and an empty one cannot be unset again.
             values, said = {"required": "true" if refuse else "no"}, set(SWITCHES)
         for switch in SWITCHES:
             if switch in said:
                 value = values.get(switch, "no" if switch == "required" else "")
                 switches.append((f"filter.{name}.{switch}", value))
-    # The number is there for `ask`, which looks for nothing else then.
+    # The count tells `ask` not to look for filters again.
     found = {CONFIG_COUNT: str(len(switches))}
     for number, (key, value) in enumerate(switches):
         found[f"GIT_CONFIG_KEY_{number}"] = key
@@ -369,7 +369,7 @@ async def _pass_over_links(repository: Repository, index: Path, env: Mapping[str
 
 
 def links_of(listing: bytes) -> list[bytes]:
-    """The nested repositories in what `git ls-files --stage -z` says."""
+    """The nested repositories in the output of `git ls-files --stage -z`."""
     if b"160000 " not in listing:
         return []
     lines = listing.split(b"\0")
@@ -394,8 +394,8 @@ async def is_ignored(repository: Repository, folder: Path) -> bool:
 def copy_index(repository: Repository, index: Path) -> None:
     """Copy the user's index, if there is one.
 
-    The copy keeps the time of the original: git looks into every file that is not older than its
-    index, and would otherwise overlook a change within the same tick of the clock.
+    The copy keeps the original's time: git reads every file that is not older than its index, and
+    would otherwise miss a change within the same clock tick.
     """
     try:
         shutil.copy2(repository.git_folder / "index", index)
@@ -404,7 +404,7 @@ def copy_index(repository: Repository, index: Path) -> None:
 
 
 def _quoted(path: Path) -> str:
-    """A path for a list that is separated by colons."""
+    """A path quoted for a colon-separated list."""
     text = str(path)
     if os.pathsep not in text and not text.startswith('"'):
         return text

@@ -1,8 +1,8 @@
 """Follow the events of a session or job while it runs, in this or another process.
 
 Yields each event once and in order, from the broker that has the session open or from the store,
-with an `EventCursor`: a reader that was cut off goes on behind the last event that it has. Sends no
-prompt and answers nothing. `store.history` reads sessions of the past.
+with an `EventCursor`: a reader that was disconnected continues after its last event. Sends no
+prompt and answers nothing. `store.history` reads past sessions.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
     from dragoman.wire.messages import Notification, Request
 
 ATTACH_TIMEOUT: Final = ANSWER_TIMEOUT
-"""Seconds for a broker to attach a reader. It needs no peer for that, and reads one number from the
-store at most."""
+"""Timeout in seconds for a broker to attach a reader. That needs no peer, and at most one read
+from the store."""
 
 NOBODY: Final = ClientOptions(read_files=False, write_files=False)
-"""Who follows offers nothing and decides nothing."""
+"""A follower offers nothing and decides nothing."""
 
 
 class _Watcher(AcpClient):
-    """A client that is told by a broker where the numbers of events are skipped."""
+    """A client that a broker notifies when event numbers are skipped."""
 
     def __init__(self, stream: Any, on_position: Callable[[Position], None]) -> None:
         super().__init__(stream, NOBODY)
@@ -66,7 +66,7 @@ class _Watcher(AcpClient):
 
 
 class Over:
-    """Stands behind the last line: why there are no more."""
+    """Follows the last line: why there are no more."""
 
     def __init__(self, told: Any = None, error: DragomanError | None = None) -> None:
         self.told = told
@@ -74,7 +74,7 @@ class Over:
 
 
 class _Route(Route):
-    """Takes the updates of one session."""
+    """Receives the updates of one session."""
 
     def __init__(self, lane: Lane[bytes | Position | Over]) -> None:
         self._lane = lane
@@ -91,10 +91,10 @@ _CURSOR: Final = re.compile(r"(?P<session>[^:]+):(?P<line>[0-9]{1,18})(?:\.(?P<p
 
 @dataclass(frozen=True, slots=True)
 class EventCursor:
-    """The position behind one event of a session, to go on from.
+    """The position after one event of a session, from which to continue.
 
-    As text it is `SESSION:LINE` behind the last event of a line of the session, and
-    `SESSION:LINE.PART` behind an earlier one of several. Only `str` and `parse` read this text.
+    As text it is `SESSION:LINE` after the last event of a line of the session, and
+    `SESSION:LINE.PART` after an earlier one of several. Only `str` and `parse` handle this text.
     """
 
     session: str
@@ -102,14 +102,14 @@ class EventCursor:
     line: int
     """The number of the line that the event is from."""
     part: int | None = None
-    """How many events of the line are before this position; None for all of them."""
+    """Number of events of the line before this position; None for all of them."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Raises `UsageError` for a text that is not a cursor."""
         found = _CURSOR.fullmatch(text)
         if found is None:
-            raise UsageError(f"not a cursor of an event: {text!r}")
+            raise UsageError(f"not an event cursor: {text!r}")
         part = found["part"]
         return cls(found["session"], int(found["line"]), None if part is None else int(part))
 
@@ -119,7 +119,7 @@ class EventCursor:
 
     @property
     def next_line(self) -> int:
-        """The number of the first line that has events behind this position."""
+        """The number of the first line with events after this position."""
         return self.line + (self.part is None)
 
 
@@ -131,12 +131,12 @@ async def session_events(
     after: EventCursor | None = None,
     paths: Paths,
 ) -> AsyncGenerator[tuple[EventCursor, Event], None]:
-    """The events of a session behind `after`, from the line `start` on, or from now on, until its
-    broker ends.
+    """The events of a session after `after`, from line `start` on, or from now on, until its broker
+    ends.
 
-    Without a broker that has it open there is nothing to wait for: what is stored comes, and that
-    was all. Raises `UsageError` for a cursor of another session or of events that are not there,
-    and behind the last event `BrokerError` if the broker has it open and does not answer.
+    If no broker has it open, the stored events are returned without waiting for more. Raises
+    `UsageError` for a cursor of another session or of events that do not exist, and after the last
+    event `BrokerError` if the broker has it open and does not answer.
     """
     if after is not None:
         if after.session != record.key:
@@ -153,9 +153,9 @@ async def session_events(
 async def job_events(
     job: JobRecord, *, after: EventCursor | None = None, paths: Paths
 ) -> AsyncGenerator[tuple[EventCursor, Event], None]:
-    """The events of a job, from its first or behind `after`, until it has ended; of a delegated
-    one, those of all its attempts. Raises `UsageError` for a cursor that is not of this job, and
-    `BrokerError` if a broker that runs it does not answer any more."""
+    """The events of a job, from its first or after `after`, until it has ended; for a delegated
+    job, those of all its attempts. Raises `UsageError` for a cursor that is not of this job,
+    and `BrokerError` if a broker that runs it no longer answers."""
     attempts = _attempts(job, after, paths)
     async for record, attempt in attempts:
         lines = follow_job(record, attempt, start=_start_in(attempt, after), paths=paths)
@@ -164,15 +164,15 @@ async def job_events(
                 yield each
         finally:
             await lines.aclose()
-        # It is about events of the first of them.
+        # The cursor is for events of the first of them.
         after = None
 
 
 async def _attempts(
     job: JobRecord, after: EventCursor | None, paths: Paths
 ) -> AsyncGenerator[tuple[SessionRecord, JobRecord], None]:
-    """The jobs in which a job was carried out, one after another as they begin, each with its
-    session: the attempts of delegated work, and otherwise the job itself."""
+    """The jobs that carry out a job, one after another as they start, each with its session:
+    the attempts of delegated work, otherwise the job itself."""
     seen = 0
     while True:
         with open_store(read_only=True, paths=paths) as store:
@@ -192,12 +192,12 @@ async def _attempts(
             return
         else:
             await asyncio.sleep(LOOK_INTERVAL)
-        # Asked before the attempts are read, so that the last of them is not missed.
+        # Checked before the attempts are read, so that the last one is not missed.
         job = await find_job(job.id, paths=paths, require_answer=True)
 
 
 def _attempt_of(job: JobRecord, attempts: Sequence[JobRecord], after: EventCursor) -> int:
-    """Which of the attempts the event before a cursor belongs to."""
+    """The attempt that the event before a cursor belongs to."""
     for index in reversed(range(len(attempts))):
         attempt = attempts[index]
         if attempt.session_key == after.session and _may_have(attempt, after.line):
@@ -206,8 +206,8 @@ def _attempt_of(job: JobRecord, attempts: Sequence[JobRecord], after: EventCurso
 
 
 def _may_have(job: JobRecord, line: int) -> bool:
-    """Whether a line of its session may be of a job. A broker that was killed may have sent more
-    lines of it than it has stored."""
+    """Whether a line of its session may belong to a job. A broker that was killed may have sent
+    more lines of it than it has stored."""
     over = job.state == "ended" and job.outcome != "crashed"
     return job.first_event <= line and not (over and line >= job.next_event)
 
@@ -234,8 +234,8 @@ async def follow_session(
 ) -> AsyncGenerator[tuple[int, bytes], None]:
     """The lines of a session from `start` on, or from now on, until its broker ends.
 
-    Without a broker that has it open there is nothing to wait for: what is stored comes, and that
-    was all. Raises `BrokerError` behind that if the broker has it open and does not answer.
+    If no broker has it open, the stored lines are returned without waiting for more. Raises
+    `BrokerError` after them if the broker has it open and does not answer.
     """
     begun = lost = False
     if broker is not None:
@@ -246,7 +246,7 @@ async def follow_session(
                 yield line_number, line
                 number = line_number + 1
         except (ConnectError, CallError, ConnectionLost):
-            # It is not open there, or not any more; the store has what there was.
+            # It is not open there, or no longer; the store has its events.
             begun, start, lost = number != start, number, True
         else:
             return
@@ -270,7 +270,7 @@ async def follow_job(
     record: SessionRecord, job: JobRecord, *, start: int | None = None, paths: Paths
 ) -> AsyncGenerator[tuple[int, bytes], None]:
     """The lines of a job from its first on, or from `start` on, until it has ended. Raises
-    `BrokerError` if its broker does not answer any more."""
+    `BrokerError` if its broker no longer answers."""
     while job.state == "queued":
         await asyncio.sleep(LOOK_INTERVAL)
         job = await find_job(job.id, paths=paths, require_answer=True)
@@ -287,7 +287,7 @@ async def follow_job(
         finally:
             await following.aclose()
     while True:
-        # Asked before the lines are read, so that the last of them are not missed.
+        # Checked before the lines are read, so that the last ones are not missed.
         job = await find_job(job.id, paths=paths, require_answer=True)
         stop = job.next_event if job.state == "ended" else None
         with open_store(read_only=True, paths=paths) as store:
@@ -341,7 +341,7 @@ async def _live(
             elif item.error is not None:
                 raise item.error
             elif job is not None:
-                # The answer may be here before events that the broker has yet to send.
+                # The response may arrive before events that the broker has yet to send.
                 stop = updated(job, item.told).next_event
     finally:
         await client.aclose()

@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from dragoman.store.records import JobRecord
 
 RECENT: Final = 200
-"""Jobs among which a mistyped id is looked for."""
+"""Number of jobs searched for a mistyped id."""
 
 LOOK_INTERVAL: Final = 0.2
-"""Seconds between two looks into the store for the end of a job that another command runs."""
+"""Seconds between two polls of the store for the end of a job that another command runs."""
 
 WAIT_TIMEOUT: Final = 30.0
-"""Seconds to wait for the end of a job at its broker before asking whether the broker still
-answers. A job may take hours; a broker that hangs must not keep its caller waiting as long."""
+"""Seconds to wait for the end of a job at its broker before checking that the broker still
+answers. A job may take hours; a hung broker must not keep its caller waiting as long."""
 
 ANSWER_TIMEOUT: Final = 10.0
-"""Seconds for a broker to say how a job stands; it needs no peer for that."""
+"""Timeout in seconds for a broker to report on a job; that needs no peer."""
 
 
 def list_jobs(
@@ -69,8 +69,8 @@ def list_jobs(
 
 
 def job_id_of(word: str, *, paths: Paths | None = None) -> str:
-    """The id of the job that a person names: by its id, the beginning of it, or as `LAST`.
-    Raises `UnknownJob`."""
+    """The id of the job that a person names: its id, a prefix of it, or `LAST`. Raises
+    `UnknownJob`."""
     with open_store(read_only=True, paths=paths or find_paths()) as store:
         if store.job(word) is not None:
             return word
@@ -92,10 +92,10 @@ def job_id_of(word: str, *, paths: Paths | None = None) -> str:
 async def find_job(
     id: str, *, paths: Paths | None = None, require_answer: bool = False
 ) -> JobRecord:
-    """A job as it stands now. Raises `UnknownJob`.
+    """The current state of a job. Raises `UnknownJob`.
 
-    If its broker does not answer in time, this is the job as it is stored, or with
-    `require_answer` a `BrokerError`: a caller that asks again and again would never end.
+    If its broker does not answer in time, returns the job as stored, or with `require_answer`
+    raises `BrokerError`: a caller that polls would never end.
     """
     paths = paths or find_paths()
     job = _stored(id, paths)
@@ -107,7 +107,7 @@ async def find_job(
         if require_answer:
             raise _hung(job) from error
     except (ConnectError, ConnectionLost, CallError, BrokerError):
-        # It has ended at this moment.
+        # It has just ended.
         pass
     return _stored(id, paths)
 
@@ -124,8 +124,8 @@ def _hung(job: JobRecord) -> BrokerError:
 async def wait_for(
     id: str, *, timeout: float | None = None, paths: Paths | None = None
 ) -> JobRecord:
-    """A job when it has ended, or as it stands when the time is over. Raises `BrokerError` if the
-    broker that runs it does not answer any more."""
+    """A job when it has ended, or as it is at the timeout. Raises `BrokerError` if the broker
+    that runs it no longer answers."""
     paths = paths or find_paths()
     try:
         async with asyncio.timeout(timeout):
@@ -138,7 +138,7 @@ async def wait_for(
                         continue
                     except (ConnectError, ConnectionLost, CallError, BrokerError):
                         pass
-                # A command runs it, or its broker is about to go: the store will say.
+                # A command runs it, or its broker is ending: poll the store.
                 await asyncio.sleep(LOOK_INTERVAL)
             return job
     except TimeoutError:
@@ -146,8 +146,8 @@ async def wait_for(
 
 
 async def cancel_job(id: str, *, paths: Paths | None = None) -> bool:
-    """Cancel a job in its agent. False if it has ended. Raises `UnknownJob`, and `BrokerError` or
-    `CallError` where whoever runs it cannot be asked."""
+    """Cancel a job in its agent. False if it has ended. Raises `UnknownJob`, and `BrokerError`
+    or `CallError` if the process that runs it cannot be reached."""
     paths = paths or find_paths()
     job = _stored(id, paths)
     if job.state == "ended":
@@ -167,7 +167,7 @@ async def cancel_job(id: str, *, paths: Paths | None = None) -> bool:
 
 
 async def _stop_at_runner(job: JobRecord, paths: Paths) -> bool:
-    """Let the process that runs a job without a broker stop it, and nothing else that it runs."""
+    """Have the process that runs a job without a broker stop that job, and nothing else it runs."""
     trouble = ""
     if reads_notes(job.runner):
         try:
@@ -176,22 +176,22 @@ async def _stop_at_runner(job: JobRecord, paths: Paths) -> bool:
         except OSError as error:
             trouble = f": {error}"
     else:
-        # A command that runs nothing else takes this for its Ctrl-C, and shows what there is.
+        # A command that runs nothing else treats this as Ctrl-C, and shows the result so far.
         with suppress(msgspec.ValidationError):
             if kill(msgspec.convert(job.runner, ProcessIdentity), signal.SIGINT):
                 return True
     if _stored(job.id, paths).state == "ended":
         return False
     raise BrokerError(
-        f"process {job.runner.get('pid', '?')}, which runs {job.id}, cannot be told to stop it"
-        f"{trouble}; the job goes on"
+        f"process {job.runner.get('pid', '?')}, which runs {job.id}, cannot be asked to stop it"
+        f"{trouble}; the job continues"
     )
 
 
 async def ask(
     job: JobRecord, *, wait: bool, paths: Paths, timeout: float | None = None
 ) -> JobRecord:
-    """A job as its broker knows it; with `wait`, when it has ended. Raises `CallTimeout` after
+    """A job from its broker; with `wait`, when it has ended. Raises `CallTimeout` after
     `timeout` seconds, or after `WAIT_TIMEOUT`."""
     from dragoman.broker.client.hello import ask_broker
     from dragoman.broker.protocol import RESULT
@@ -207,7 +207,7 @@ async def ask(
 
 
 def updated(job: JobRecord, told: Any) -> JobRecord:
-    """A stored job with what its broker told of it."""
+    """A stored job updated with its broker's report."""
     if not isinstance(told, dict):
         return job
     known = dict(zip(type(job).__struct_encode_fields__, type(job).__struct_fields__, strict=True))
@@ -229,11 +229,11 @@ _TOLD: Final = frozenset(
         "nextEvent",
     }
 )
-"""What a broker knows better than the store."""
+"""The fields for which the broker's report takes precedence."""
 
 
 def address_of(endpoint: str, paths: Paths) -> str:
-    """Where a broker listens, by the name of its endpoint."""
+    """The address of a broker, by the name of its endpoint."""
     from dragoman.broker.endpoint import endpoint_of
     from dragoman.broker.spec import folders_of
 
@@ -254,7 +254,7 @@ def _stored(id: str, paths: Paths) -> JobRecord:
 
 
 def _text(store: Store, job: JobRecord) -> str:
-    """What the agent has said in a job; of a delegated one, in its last attempt."""
+    """The agent's text in a job; for a delegated one, in its last attempt."""
     from dragoman.store.history import text_of
 
     attempts = [] if job.session_key else store.attempts(job.id)
@@ -262,7 +262,7 @@ def _text(store: Store, job: JobRecord) -> str:
 
 
 def _end_orphans(paths: Paths) -> None:
-    """Write down which jobs nobody runs any more."""
+    """Store as crashed the jobs whose process is gone."""
     with open_store(read_only=True, paths=paths) as store:
         unfinished = [*store.jobs("running"), *store.jobs("queued")]
     if all(is_alive(job.runner) for job in unfinished):
@@ -271,5 +271,5 @@ def _end_orphans(paths: Paths) -> None:
         with open_store(paths=paths) as store:
             store.end_orphans(is_alive)
     except StoreError:
-        # A folder that cannot be written to can still be read: then the job is shown as it stands.
+        # A directory that is not writable can still be read: then the job is shown as stored.
         return

@@ -23,13 +23,14 @@ LINEAGE: Final = "DRAGOMAN_LINEAGE"
 VARIABLES: Final = (DEPTH, LINEAGE)
 
 MAX_KEPT: Final = 16
-"""Jobs that are named, the nearest ones; the depth counts the others all the same."""
+"""Maximum number of jobs named, the nearest ones; the depth still counts the others."""
 
 MAX_COUNTED: Final = 1000
-"""The greatest depth that is told apart. Every limit is far below."""
+"""The greatest depth that is distinguished. Every limit is far below."""
 
 MAX_ANCESTORS: Final = 64
-"""Processes that are asked: more than shells and agents ever put between two delegations."""
+"""Maximum number of parent processes read: more than shells and agents ever put between two
+delegations."""
 
 PROC: Final = Path("/proc")
 
@@ -41,17 +42,17 @@ class Lineage(Struct, frozen=True, kw_only=True):
 
     depth: int = 0
     jobs: tuple[str, ...] = ()
-    """Their ids, the outermost first. There may be fewer than the depth says."""
+    """Their ids, the outermost first. There may be fewer than the depth."""
 
     def child(self, job: str) -> Lineage:
-        """The lineage of whoever works on this job."""
+        """The lineage for the peer that works on this job."""
         return Lineage(depth=min(self.depth + 1, MAX_COUNTED), jobs=(*self.jobs, job)[-MAX_KEPT:])
 
     def environment(self, *, warm: bool = False) -> dict[str, str]:
-        """The variables for the process that works here.
+        """The variables for the peer's process.
 
-        A peer that is kept warm works on many jobs, one after another: it is told the depth, which
-        they share, and no job.
+        A warm peer works on many jobs, one after another: it gets the depth, which they share, and
+        no job.
         """
         variables = {DEPTH: str(self.depth)}
         if self.jobs and not warm:
@@ -59,7 +60,7 @@ class Lineage(Struct, frozen=True, kw_only=True):
         return variables
 
     def meta(self) -> dict[str, Any]:
-        """What stands in `_meta.dragoman` of a prompt."""
+        """The lineage for `_meta.dragoman` of a prompt."""
         return {"depth": self.depth, "lineage": list(self.jobs)}
 
 
@@ -70,15 +71,15 @@ def inherited(
     pid: int | None = None,
     proc: Path = PROC,
 ) -> Lineage:
-    """Where this process, or a request with this `_meta`, stands: the deepest that is told.
+    """The lineage of this process, or of a request with this `_meta`: the deepest one found.
 
-    `ConfigInvalid` if a variable of ours has a value that no dragoman wrote: a limit that cannot
-    be read is no reason to have none.
+    Raises `ConfigInvalid` if one of our variables has a value that dragoman did not write: an
+    unreadable limit must not mean no limit.
     """
     own = _from_environment(os.environ if environ is None else environ)
     told = [own, _from_meta(meta)]
     told += [_from_environment(one, strict=False) for one in ancestors(pid or os.getpid(), proc)]
-    # Of equally deep ones the one that names more jobs.
+    # Of equally deep ones, take the one that names more jobs.
     return max(told, key=lambda one: (one.depth, len(one.jobs)))
 
 
@@ -89,7 +90,7 @@ def _from_environment(environ: Mapping[str, str], *, strict: bool = True) -> Lin
         return Lineage(depth=len(jobs), jobs=jobs)
     if not (text.isascii() and text.isdigit()):
         if strict:
-            raise ConfigInvalid(DEPTH, f"{text[:40]!r} is no number; unset it")
+            raise ConfigInvalid(DEPTH, f"{text[:40]!r} is not a number; unset it")
         return Lineage()
     # Python refuses to read a number of thousands of digits.
     depth = min(int(text), MAX_COUNTED) if len(text) < 10 else MAX_COUNTED
@@ -97,7 +98,7 @@ def _from_environment(environ: Mapping[str, str], *, strict: bool = True) -> Lin
 
 
 def _from_meta(meta: Any) -> Lineage:
-    """What a request says of itself. Whatever is no lineage says nothing."""
+    """The lineage in a request. Anything invalid is ignored."""
     if isinstance(meta, Mapping) and isinstance(ours := meta.get("dragoman"), Mapping):
         depth, jobs = ours.get("depth"), ours.get("lineage")
         named = _jobs(jobs) if isinstance(jobs, list) else ()
@@ -107,13 +108,13 @@ def _from_meta(meta: Any) -> Lineage:
 
 
 def _jobs(names: list[Any]) -> tuple[str, ...]:
-    """The ids of jobs among what was sent; they go into files and onto screens."""
+    """The valid job ids in received data; they are used in files and on screens."""
     valid = [name for name in names if isinstance(name, str) and _JOB.match(name)]
     return tuple(valid[-MAX_KEPT:])
 
 
 def ancestors(pid: int, proc: Path, names: Collection[str] = VARIABLES) -> Iterator[dict[str, str]]:
-    """Variables of ours in the processes above one, as far as the system shows them."""
+    """Our variables in the parent processes, if the system shows them."""
     if sys.platform != "linux":
         return
     for _ in range(MAX_ANCESTORS):
@@ -124,7 +125,7 @@ def ancestors(pid: int, proc: Path, names: Collection[str] = VARIABLES) -> Itera
                 return
             environ = (proc / str(pid) / "environ").read_bytes()
         except (OSError, ValueError, IndexError):
-            # Above a process of another user nothing is ours.
+            # Processes above one of another user are not ours.
             return
         yield {
             name: value

@@ -21,10 +21,10 @@ from dragoman.events.parts import Choice, SessionOption
 from dragoman.events.view import View
 
 PREVIEW: Final = "-preview"
-"""Makers add and drop this at the end of a model's name; people remember the name without it."""
+"""Vendors add and drop this suffix of a model's name; people remember the name without it."""
 
 
-# -- which one is meant
+# -- matching a name
 
 
 def model_option(options: Sequence[SessionOption]) -> SessionOption | None:
@@ -41,7 +41,7 @@ def match(
     open_ended: bool = False,
 ) -> str:
     """The value of the choice that is meant: by its value, by its name, or by either without or
-    with ``-preview``. Raises `Unsupported` that says what there is, unless there may be more."""
+    with ``-preview``. Raises `Unsupported` with the list of choices, unless there may be more."""
     for same in (_exactly, _alike, _parent):
         # An agent may list one model under several names.
         found = {c.value: None for c in choices if same(c.value, wanted) or same(c.name, wanted)}
@@ -71,14 +71,14 @@ def _parent(one: str, other: str) -> bool:
     return one.casefold().removesuffix(PREVIEW) == other.casefold().removesuffix(PREVIEW)
 
 
-# -- which ones there are
+# -- listing models
 
 
 async def offered_models(
     peer: Peer, conversation: Conversation, view: View
 ) -> tuple[Sequence[Choice], str | None]:
-    """The models that a peer offers in an open session, and the one that it uses if none is asked
-    for; None if it does not say."""
+    """The models that a peer offers in an open session, and its default; None if it does not
+    report them."""
     option = model_option(view.options)
     if option is not None:
         return option.choices, model_in_use(view)
@@ -90,7 +90,7 @@ async def offered_models(
     return conversation.model_choices, view.model
 
 
-# -- asking for it
+# -- setting the model
 
 
 def with_flag(way: LaunchSpec, model: str) -> LaunchSpec | None:
@@ -108,7 +108,7 @@ def offers_choice(view: View) -> bool:
 
 
 def model_in_use(view: View) -> str | None:
-    """The model that a peer says it uses."""
+    """The model that a peer reports."""
     option = model_option(view.options)
     if option is not None and isinstance(option.value, str):
         return option.value
@@ -116,7 +116,7 @@ def model_in_use(view: View) -> str | None:
 
 
 def model_choices(conversation: Conversation, view: View) -> Sequence[Choice]:
-    """The models that an open session can use, as far as its peer tells them."""
+    """The models that an open session can use, if its peer reports them."""
     option = model_option(view.options)
     return conversation.model_choices if option is None else option.choices
 
@@ -130,7 +130,7 @@ def mode_choices(view: View) -> Sequence[Choice]:
 
 
 def require_mode(view: View, wanted: str, *, peer: str) -> None:
-    """Raise `ProtocolMismatch` if a peer says that its session is in another mode."""
+    """Raise `ProtocolMismatch` if a peer reports another mode for its session."""
     if view.mode is not None and view.mode != wanted:
         raise _not_taken(peer, "mode", wanted, view.mode)
 
@@ -144,12 +144,11 @@ async def choose_model(
     restart: Callable[[LaunchSpec], Awaitable[tuple[Conversation, View]]],
     peer: str,
 ) -> None:
-    """Let a session that was just opened use a model, and read it back. A peer that takes its
-    model only from its command line is started again: `restart` does that, and returns the new
-    session.
+    """Set the model of a newly opened session, and read it back. A peer that takes its model only
+    from its command line is restarted: `restart` does that, and returns the new session.
 
-    Raises before anything is prompted: `UsageError` for a model that the peer does not have, or
-    does not say that it uses, and `ProtocolMismatch` where it took another one.
+    Raises before anything is prompted: `UsageError` for a model that the peer does not have or does
+    not confirm, and `ProtocolMismatch` if it took another one.
     """
     flagged = None if offers_choice(view) else with_flag(way, wanted)
     if flagged is not None:
@@ -163,7 +162,7 @@ async def choose_model(
 
 
 async def use_model(conversation: Conversation, view: View, wanted: str, *, peer: str) -> None:
-    """Let an open session use a model, and read it back. Raises what `choose_model` raises."""
+    """Set the model of an open session, and read it back. Raises what `choose_model` raises."""
     option = model_option(view.options)
     if option is not None:
         wanted = match(wanted, option.choices, peer=peer, open_ended=option.open_ended)
@@ -187,8 +186,8 @@ async def use_model(conversation: Conversation, view: View, wanted: str, *, peer
 async def switch_model(
     view: View, wanted: str, *, peer: str, switch: Callable[[str], Awaitable[None]]
 ) -> None:
-    """Let a session use another model by `switch`, and read it back. If the peer takes a third one,
-    it is asked for the one before. Raises `ProtocolMismatch` if it did not take the wanted one."""
+    """Switch a session to another model with `switch`, and read it back. If the peer takes a
+    third one, it is switched back. Raises `ProtocolMismatch` if it did not take the wanted one."""
     before = model_in_use(view)
     await switch(wanted)
     taken = model_in_use(view)

@@ -34,10 +34,10 @@ async def open_named(
     workspace: Path,
     warm: bool | None = None,
 ) -> AsyncIterator[Peer]:
-    """A peer of the catalogue, by its name.
+    """Open a peer of the catalogue by name.
 
-    It is reached through its broker, unless `warm` or else the settings say otherwise. Unless
-    `permit` is `approve_all`, it is made to ask. Raises `PolicyNotEnforced` if it does not ask.
+    Uses its broker, unless `warm` or else the settings say otherwise. Unless `permit` is
+    `approve_all`, the peer is made to ask. Raises `PolicyNotEnforced` if it does not ask.
     """
     options = options or ConnectOptions()
     config = load_config(absolute(workspace), find_paths())
@@ -75,7 +75,7 @@ async def open_named(
 
 
 class Holding:
-    """Holds the sessions that a program opens to what makes the peer ask."""
+    """Ensures that the peer asks in the sessions that a program opens."""
 
     def __init__(self, enforced: Enforced, on_event: Callable[[Event], None] | None) -> None:
         self._enforced = enforced
@@ -88,7 +88,7 @@ class Holding:
             self._on_event(event)
 
     async def opened(self, conversation: Conversation, opening: Opening) -> None:
-        """Raises `PolicyNotEnforced` if the session is in a mode in which the peer does not ask."""
+        """Raise `PolicyNotEnforced` if the session is in a mode in which the peer does not ask."""
         if opening.mode is not None:
             self._enforced.check_mode(opening.mode)
         enforced = structs.replace(self._enforced, mode=opening.mode)

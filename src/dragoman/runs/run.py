@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 
 LEAVE_TIMEOUT: Final = 2.0
-"""Seconds for an agent to close its session. If it does not, the log has why."""
+"""Timeout in seconds for an agent to close its session. On a timeout the log has the reason."""
 
 log = logging.getLogger(__name__)
 
@@ -85,23 +85,23 @@ class RunListener:
         """A prompt is about to be sent, as this job in the session of this key."""
 
     async def follow(self, turn: ConversationTurn) -> None:
-        """Take the events of a turn that has just begun, until it ends. Only a listener that has
-        to slow the peer down needs more than `event`."""
+        """Take the events of a turn that has just begun, until it ends. Only a listener that
+        has to slow the peer down needs more than `event`."""
         await turn.wait()
 
     def event(self, event: Event) -> None:
-        """Something happened in the session."""
+        """An event of the session."""
 
     def notice(self, text: str) -> None:
-        """Something that the user has to know."""
+        """A message for the user."""
 
 
 class Run:
     """A session with one peer, for use as ``async with``, and its turns.
 
-    Entering it connects and opens the session. It raises what prevents that; nothing was prompted
-    then, and a session that was begun for it is discarded. So is one that is left by a `UsageError`
-    before its first prompt. Without a `CancelHandle`, cancelling a job interrupts this process.
+    Entering it connects and opens the session. An error there is raised; nothing was prompted then,
+    and a session that was started for it is discarded. So is one that a `UsageError` ends before
+    its first prompt. Without a `CancelHandle`, cancelling a job interrupts this process.
     """
 
     peer: Peer
@@ -117,7 +117,7 @@ class Run:
     ) -> None:
         self.request = request
         self.seen = RunResult(job=request.job)
-        """The result of the current turn, filled as it goes."""
+        """The result of the current turn, filled while it runs."""
         self.warm = False
         """Whether a broker is between this process and the peer."""
         self._listener = listener or RunListener()
@@ -166,8 +166,8 @@ class Run:
         except DragomanError as failure:
             if failure is error or self.seen.result is None:
                 raise
-            # The turn has ended: how the connection ends changes nothing about its result.
-            log.debug("the connection to %s did not end in order: %s", self.request.peer, failure)
+            # The turn has ended: how the connection ends does not change its result.
+            log.debug("the connection to %s did not close cleanly: %s", self.request.peer, failure)
 
     async def run(self) -> RunResult:
         """Connect, send the prompt of the request, wait and disconnect. An error before or in place
@@ -187,8 +187,8 @@ class Run:
         return await self.prompt([*self.request.prompt, *more], job=self.request.job)
 
     async def list_sessions(self, folder: Path | None) -> list[SessionSummary] | None:
-        """Connect, list the sessions that the peer remembers, and disconnect; None if it does not
-        tell. No session is opened: the run must not be entered."""
+        """Connect, list the peer's own sessions, and disconnect; None if it does not list them.
+        No session is opened: the run must not be entered."""
         async with self.connected() as peer:
             self._listener.connected(peer)
             if peer.capabilities.list is False:
@@ -216,13 +216,13 @@ class Run:
         from dragoman.runs.session_lock import begun_once
 
         async with begun_once(word, peer=request.peer, folder=folder):
-            # Another caller may have begun it while this one waited for the lock.
+            # Another caller may have started it while this one waited for the lock.
             record = recall(word, peer=request.peer, folder=folder, on_notice=notice)
             if record is not None:
                 self.request = request.moved(place_of(record, folder))
             await self._open(record)
             if record is None:
-                # The next caller finds the session in the store, and only there.
+                # The next caller looks for the session only in the store.
                 await self.keep()
 
     async def keep(self) -> None:
@@ -232,7 +232,7 @@ class Run:
             await self._keeper.flush()
 
     async def discard_unused(self) -> None:
-        """Leave nothing of the session if nothing was prompted in it."""
+        """Delete the session if nothing was prompted in it."""
         if not self._used:
             await self.discard()
 
@@ -243,7 +243,7 @@ class Run:
             return
 
         async def restart(way: LaunchSpec) -> tuple[Conversation, View]:
-            # No prompt was sent, so it can be started again with another command line.
+            # No prompt was sent, so it can be restarted with another command line.
             await self.discard()
             await self._stack.aclose()
             self.seen.view = View()
@@ -335,7 +335,7 @@ class Run:
             self._keeper.opened(self.opened, record, name=name, keep_open=request.keep_open)
 
     def _added_by(self, answered: Conversation | ConversationTurn) -> Added | None:
-        """What the broker has added to the answer to a session or a turn; None without one."""
+        """What the broker added to the response to a session or a turn; None without one."""
         if not self.warm:
             return None
         from dragoman.broker.protocol import added_to
@@ -346,8 +346,7 @@ class Run:
         self._brief = brief_of(record)
         if self._brief is not None:
             self._listener.notice(
-                f"{self.request.peer} has lost the session; it is told in short what was said: "
-                f"{self._brief}"
+                f"{self.request.peer} has lost the session; it gets a summary of it: {self._brief}"
             )
 
     def _with_brief(self, blocks: Sequence[Block]) -> Sequence[Block]:
@@ -355,7 +354,7 @@ class Run:
         return blocks if brief is None else [brief.block(self.peer.capabilities), *blocks]
 
     async def discard(self) -> None:
-        """Leave nothing of a session that was begun and not prompted in."""
+        """Delete a session that was started and not prompted in."""
         if self._keeper is not None and self.opened.context != RESTORED:
             await self._keeper.end_session()
         if self.opened.context != RESTORED:
@@ -404,8 +403,8 @@ class Run:
     # -- turns
 
     async def prompt(self, blocks: Sequence[Block], *, job: str = "") -> RunResult:
-        """Send one prompt and wait for the end of its turn, which is a result whatever it is.
-        Raises what kept the prompt from being sent."""
+        """Send one prompt and wait for the end of its turn, which is always a result. Raises
+        the error that prevented sending the prompt."""
         if self._prompts:
             self.seen = RunResult(view=self.seen.view)
         self._prompts += 1
@@ -443,7 +442,7 @@ class Run:
             if self._turn is not None:
                 self._record_left(self._turn)
             elif isinstance(error, DragomanError) and self.warm and broker_ended(error):
-                lost = BrokerError(f"the broker has gone before the turn: {error}")
+                lost = BrokerError(f"the broker was lost before the turn: {error}")
                 lost.may_have_run = error.may_have_run
                 raise lost from error
             raise
@@ -470,7 +469,7 @@ class Run:
         return seen
 
     async def _look(self) -> ViolationWatch | None:
-        """The workspace before a turn, if it matters what the peer changes there."""
+        """Snapshot of the workspace before a turn, if the peer's changes matter."""
         request = self.request
         if not (request.watch_changes and request.enforced.restricts):
             return None
@@ -489,9 +488,9 @@ class Run:
             self._turn.cancel()
 
     async def submit(self, blocks: Sequence[Block]) -> str:
-        """Leave a prompt to the broker and do not wait for its turn. Returns the id of the job.
-        Raises `BrokerUnavailable` without a broker, `BrokerError` if it does not confirm the job.
-        """
+        """Submit a prompt to the broker without waiting for its turn. Returns the id of the
+        job. Raises `BrokerUnavailable` without a broker, `BrokerError` if it does not confirm
+        the job."""
         if not self.warm:
             raise BrokerUnavailable(
                 "--no-wait needs a broker, which runs the turn when this command has ended"
@@ -520,7 +519,7 @@ class Run:
         return conversation.prompt(blocks, meta=meta)  # type: ignore[call-arg]
 
     def _record_left(self, turn: ConversationTurn) -> None:
-        """Record the end of a turn that its caller does not wait for any more."""
+        """Record the end of a turn that its caller no longer waits for."""
         # A second cancellation may leave it without one.
         with suppress(UsageError):
             if self._keeper is not None:
@@ -544,7 +543,7 @@ _CUT_OFF: Final = (Outcome.TIMED_OUT, Outcome.CANCELLED, Outcome.TRUNCATED)
 
 
 class BrokerNotes:
-    """The notes of the broker of one session; without a broker there are none."""
+    """The broker's additions for one session; empty without a broker."""
 
     def __init__(self, on_notice: Callable[[str], None]) -> None:
         self._on_notice = on_notice
@@ -556,13 +555,13 @@ class BrokerNotes:
         self._unstored: str | None = None
 
     def turn_begins(self) -> None:
-        """Forget what was said with the end of the last turn."""
+        """Forget the additions of the last turn."""
         self._turns += 1
         self.ended = None
 
     def context(self, opened: str) -> str:
-        """What the peer knew of the session in the turn that is over. `opened` is what it knew when
-        the session was opened, without a broker."""
+        """The peer's context of the session in the last turn. `opened` is its context when the
+        session was opened, without a broker."""
         told = (self.ended.context if self.ended else None) or LIVE
         if told != LIVE or self._turns > 1:
             return told
@@ -571,14 +570,14 @@ class BrokerNotes:
         return (self.opened.context if self.opened else None) or RESTORED
 
     def report(self) -> None:
-        """Report what the broker said with the end of the turn; the same failure to store once."""
+        """Report the broker's notices at the end of the turn; the same store failure only once."""
         ended = self.ended
         self.report_unstored(ended.unstored if ended else None)
         if ended and ended.notice is not None:
             self._on_notice(ended.notice)
 
     def report_unstored(self, why: str | None) -> None:
-        """Report why nothing is stored, unless it was reported for the last turn, too."""
+        """Report why nothing is stored, unless it was already reported for the last turn."""
         if why is not None and why != self._unstored:
             self._on_notice(f"this is not stored: {why}")
         self._unstored = why

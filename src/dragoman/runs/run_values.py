@@ -1,9 +1,8 @@
-"""RunRequest, RunResult and CancelHandle: what a run is asked for, what it gives back, and how it
-is cancelled from outside.
+"""RunRequest, RunResult and CancelHandle: the input and output of a run, and how to cancel it.
 
 The surfaces and `delegation` build the request and read the result; `runs.run` carries the request
-out, fills the result while the turn goes, and tells the handle which turn is running. Stop requests
-of other processes are in `cancel_by_file`.
+out, fills the result during the turn, and sets the running turn in the handle. Stop requests of
+other processes are in `cancel_by_file`.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ if TYPE_CHECKING:
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
-    """What to send to which peer, in which session and on which terms."""
+    """What to send to which peer, in which session and with which terms."""
 
     peer: str
     enforced: Enforced
     """How the peer is started, and how the approver's policy is enforced with it."""
     adapter: AdapterWork | None
-    """The peer's Python adapter, which is prompted in the place of the peer, without a broker.
-    Without a default, so that no caller forgets it (`adapter_run.adapter_work`)."""
+    """The peer's Python adapter, which is prompted in place of the peer, without a broker. Has
+    no default, so that no caller forgets it (`adapter_run.adapter_work`)."""
     workspace: Path
     project: Path | None = None
     """The directory that the session is recorded for, if it is not the workspace: the workspace
@@ -51,26 +50,27 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
     prompt: Sequence[Block] = ()
     attach: Callable[[Capabilities], Sequence[Block]] | None = None
-    """Further blocks of the prompt, built when it is known what the peer can take."""
+    """Further blocks of the prompt, built when the peer's capabilities are known."""
     job: str = ""
     """The id of the job of the first turn; empty for a new one."""
 
     session: str | None = None
-    """Name or key of a stored session. A name that is not in use begins a session."""
+    """Name or key of a stored session. An unused name starts a session."""
     record: SessionRecord | None = None
-    """A stored session that is known already, in place of `session`."""
+    """A stored session that was already looked up, in place of `session`."""
     fresh: bool = False
-    """Whether a new session may take the place of a stored one that the peer has lost."""
+    """Whether a new session may replace a stored one that the peer has lost."""
     brief: bool = False
-    """Whether the first prompt of such a session says in short what was said in the lost one."""
+    """Whether the first prompt of such a session contains a summary of the lost one."""
     once: bool = False
-    """Whether a new session is closed after its turns, also by a broker that runs them alone."""
+    """Whether a new session is closed after its turns, also by a broker that runs them
+    unattended."""
     keep_open: bool = False
     """Whether the session stays open when the run ends."""
     mcp_servers: Sequence[Any] = ()
     mcp_strict: bool = True
-    """Whether the servers are also sent to a peer that says that it takes none; otherwise they are
-    left out with a notice."""
+    """Whether the servers are also sent to a peer that does not advertise support; otherwise
+    they are left out with a notice."""
     additional_directories: Sequence[Path] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
@@ -89,7 +89,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     limit: Callable[[Event], Failure | None] | None = None
     """Called with every event. A failure that it returns ends the turn as truncated."""
     still_running: Callable[[Peer, str], Awaitable[str | None]] | None = None
-    """Called with the peer and the id of the session after a turn that was cut off. Returns why the
+    """Called with the peer and the id of the session after an interrupted turn. Returns why the
     peer may still be working on it."""
 
     meta: Mapping[str, Any] = field(default_factory=dict)
@@ -102,21 +102,21 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     max_idle: int | None = None
     paths: Paths | None = None
     options: ConnectOptions = field(default_factory=ConnectOptions)
-    """How to talk to the peer. The approver, the budgets and the events of the run replace those
-    that are in it."""
+    """Client options for the peer. The approver, the budgets and the events of the run override
+    those in it."""
     watch_changes: bool = True
-    """Whether to look for files that change in a turn although the approver did not allow it."""
+    """Whether to detect files that change in a turn although the approver did not allow it."""
     keep_tools: bool = False
-    """Whether the view keeps the tool calls, and not only how the session is set up."""
+    """Whether the view keeps the tool calls, and not only the session's settings."""
 
     @property
     def asks(self) -> bool:
-        """Whether a person is asked where the policy says no more than its preset."""
+        """Whether a person is asked where only the policy's preset decides."""
         return self.approver.policy.preset == "ask"
 
     def moved(self, folder: Path) -> Self:
-        """The same request in another workspace: a stored session goes on where it began, because
-        there is its broker, and there are its files."""
+        """The same request in another workspace: a stored session continues where it began,
+        because its broker and its files are there."""
         if folder == self.workspace:
             return self
         approver = replace(self.approver, workspace=str(folder))
@@ -133,11 +133,11 @@ class RunResult(Struct):
     prompted: bool = False
     """Whether the prompt was sent, so that it may have run."""
     acted: bool = False
-    """Whether the peer said or did anything in its turn."""
+    """Whether the peer sent any text or tool call in its turn."""
     first_event_at: float | None = None
     greeted_seconds: float | None = None
     context: str = ""
-    """What the peer knew of the session: `NEW`, `LIVE`, `RESTORED` or `FRESH`."""
+    """The peer's context of the session: `NEW`, `LIVE`, `RESTORED` or `FRESH`."""
     model: str | None = None
     restless: str | None = None
     """Why the peer may still be working."""
@@ -145,16 +145,16 @@ class RunResult(Struct):
     """The limit that ended the turn."""
     view: View = msgspec.field(default_factory=View)
     model_error: DragomanError | None = None
-    """Why the peer does not use the model that was asked for, where that is not an error."""
+    """Why the peer does not use the requested model, if that is not an error."""
     unenforced: str = ""
     """Why the policy did not restrict the peer."""
     violations: tuple[str, ...] = ()
-    """Files that changed in the turn although no request for that was allowed."""
+    """Files that changed in the turn although no request to change them was granted."""
     seconds: float = 0.0
-    """How long the turn took."""
+    """Duration of the turn."""
 
     def observe(self, event: Event, at: float) -> None:
-        """Note an event of the session, which may show that the peer works on the turn."""
+        """Record an event of the session, which may show that the peer works on the turn."""
         if self.prompted and _is_life(event):
             self.acted = True
             if self.first_event_at is None:
@@ -184,7 +184,8 @@ class CancelHandle:
         self.pulled = False
         """Whether it was cancelled: then no other turn is started."""
         self._one_turn = one_turn
-        """Whether a cancellation is for the running turn, and the next one is not cancelled."""
+        """Whether a cancellation is only for the running turn, and the next one is not
+        cancelled."""
         self._turn: ConversationTurn | None = None
         self._stop: Callable[[], None] | None = None
 

@@ -1,6 +1,6 @@
-"""Locks on sessions: one command at a time begins a session of a name, or a turn without a broker.
+"""Locks on sessions: one command at a time starts a session of a name, or a turn without a broker.
 
-The locks are files in the runtime folder (`broker.lock`), so the end of a process releases them.
+The locks are files in the runtime directory (`broker.lock`), so the end of a process releases them.
 `runs.sessions` finds and opens the sessions.
 """
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger(__name__)
 
 BEGIN_TIMEOUT: Final = 90.0
-"""Seconds to wait for another command that begins the same session: its agent may have to start,
-and then to open it."""
+"""Seconds to wait for another command that starts the same session: its agent may have to
+start, and then to open it."""
 
 LOCK_INTERVAL: Final = 0.01
-"""Seconds between two tries to lock the name of a session."""
+"""Seconds between two attempts to lock the name of a session."""
 
 
 @asynccontextmanager
 async def begun_once(
     name: str, *, peer: str, folder: Path, paths: Paths | None = None
 ) -> AsyncIterator[None]:
-    """Hold a name in which a session is about to begin: who wants the same one waits, and then
-    finds it. Where nothing can be held, everybody goes on as if alone."""
+    """Lock a name in which a session is about to start: others that want the same one wait, and
+    then find it. If locking fails, each continues as if alone."""
     from dragoman.broker.lock import HeldLock, try_lock
     from dragoman.client.folders import make_private
     from dragoman.paths import find_paths
@@ -46,7 +46,7 @@ async def begun_once(
     names = (paths or find_paths()).runtime / "names"
     path = names / f"{hashlib.sha256(words.encode()).hexdigest()[:16]}.lock"
     lock: HeldLock | None = None
-    # A name that is held for so long will not be free before the patience of a person ends.
+    # A name held this long will not be released within a person's patience.
     try:
         await asyncio.to_thread(make_private, names)
         async with asyncio.timeout(BEGIN_TIMEOUT):
@@ -71,10 +71,11 @@ async def only_turn(
     folder: Path,
     store: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[None]:
-    """Hold a session while a job begins in it without a broker, until `store` has stored the job.
-    Raises `TurnInProgress` if another process has begun one since the session was opened."""
+    """Lock a session while a job starts in it without a broker, until `store` has stored the
+    job. Raises `TurnInProgress` if another process has started one since the session was
+    opened."""
     if not named and opened.context != RESTORED:
-        # No other process knows it.
+        # No other process knows this session.
         yield
         return
     from dragoman.broker.client.sessions import require_idle

@@ -51,40 +51,40 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger(__name__)
 
 SUBMIT_TIMEOUT: Final = 10.0
-"""Seconds for a broker to take a prompt that nothing waits for. It puts the prompt into its queue
-and answers; the peer is not asked. Ten seconds are for a machine that swaps."""
+"""Timeout in seconds for a broker to accept a submitted prompt. It queues the prompt and
+answers; the peer is not involved. Ten seconds are for a machine that swaps."""
 
 DISCARD_TIMEOUT: Final = 5.0
-"""Seconds for a peer to close a session that nothing was prompted in."""
+"""Timeout in seconds for a peer to close a session that nothing was prompted in."""
 
 LAST: Final = "last"
-"""Names the newest job, or the session used last, wherever an id is wanted."""
+"""Means the newest job, or the session used last, wherever an id is expected."""
 
 KEY: Final = "s-"
-"""How our own keys of sessions begin."""
+"""Prefix of our own session keys."""
 
 NEW: Final = "new"
-"""The session began with this opening."""
+"""The session was started by this call."""
 LIVE: Final = "live"
 """The peer had it open all the time."""
 RESTORED: Final = "restored"
-"""The peer has opened what it remembers of it."""
+"""The peer reopened it with its context."""
 FRESH: Final = "fresh"
-"""The peer has forgotten it, and a new one took its place."""
+"""The peer has lost it, and a new one took its place."""
 
 
 ANSWER_SIZE: Final = 8 * 1024 * 1024
-"""Characters of an answer, from its beginning, that a command or the ACP server keeps in memory and
-returns. A longer one is in the store, and is reported as cut."""
+"""Maximum characters of an answer, from its beginning, that a command or the ACP server keeps
+in memory and returns. A longer one is in the store, and is reported as truncated."""
 
 
-# -- finding
+# -- lookup
 
 
 def find_session(store: Store, word: str, *, root: Path, peer: str | None = None) -> SessionRecord:
-    """The stored session that a person means: by its key or the beginning of it, its name in this
-    project, the id that its peer gave it, or as `LAST`. Of one name the open one counts, then the
-    latest."""
+    """The stored session that a person means: by its key or a prefix of it, its name in this
+    project, the peer's id of it, or `LAST`. Of several with one name, the open one counts, then
+    the latest."""
     found = store.session(word)
     if found is not None:
         return found
@@ -115,7 +115,7 @@ def find_session(store: Store, word: str, *, root: Path, peer: str | None = None
 
 
 def _near(store: Store, word: str, root: Path, peer: str | None) -> str:
-    """What a person may have meant who named no session."""
+    """A suggestion for a session name that was not found."""
     from dragoman.errors.usage import nearest
 
     names = [record.name for record in store.sessions(peer=peer, root=str(root)) if record.name]
@@ -124,7 +124,7 @@ def _near(store: Store, word: str, root: Path, peer: str | None) -> str:
 
 
 class ListedSession(Struct, frozen=True, kw_only=True):
-    """A session that is stored here, that its peer remembers, or both."""
+    """A session that is stored here, in the peer's own list, or both."""
 
     peer: str
     peer_session_id: str
@@ -132,13 +132,13 @@ class ListedSession(Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     title: str | None = None
     updated: str | None = None
-    """When it was last used, as the peer says it."""
+    """When it was last used, according to the peer."""
     created: str | None = None
-    """When it began, as the peer says it."""
+    """When it began, according to the peer."""
     status: str | None = None
     """The peer's own word for its state."""
     at_peer: bool | None = None
-    """Whether the peer remembers it; None if nobody asked."""
+    """Whether the peer lists it; None if the peer was not asked."""
 
 
 def merge(
@@ -147,7 +147,7 @@ def merge(
     *,
     peer: str = "",
 ) -> list[ListedSession]:
-    """The stored sessions, and behind them those that only `peer` remembers, as it `told`."""
+    """The stored sessions, followed by those that only `peer` lists, as in `told`."""
     known = {summary.id: summary for summary in told or ()}
     merged = []
     for record in records:
@@ -185,7 +185,7 @@ def merge(
 
 
 def broker_of(peer: Peer) -> str | None:
-    """The name of the broker between us and the agent; None if there is none between."""
+    """The name of the broker between us and the agent; None without one."""
     client = peer.client
     if getattr(client, "greeting", None) is None:
         return None
@@ -194,44 +194,44 @@ def broker_of(peer: Peer) -> str | None:
 
 
 class WantedSession(Struct, frozen=True, kw_only=True):
-    """How a session is to be opened."""
+    """How to open a session."""
 
     key: str
-    """What it is stored under, if it is a new one."""
+    """Its key in the store, if it is new."""
     workspace: Path
     name: str | None = None
     record: SessionRecord | None = None
-    """The stored session to go on with; None begins one."""
+    """The stored session to continue; None starts one."""
     once: bool = False
-    """Whether a new one is closed when its turns have ended, also those that nobody waits for."""
+    """Whether a new one is closed when its turns have ended, including submitted ones."""
     fresh: bool = False
-    """Whether a new one may take its place where the peer has forgotten it."""
+    """Whether a new one may take its place if the peer has lost it."""
     mode: str | None = None
     model: str | None = None
-    """The model to begin with. `model_choice.use_model` reads back whether it is used."""
+    """The initial model. `model_choice.use_model` checks that it is used."""
     mcp_servers: Sequence[Any] = ()
     additional_directories: Sequence[Path] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What a new one is told of its surroundings."""
+    """`_meta` for a new one."""
     on_notice: Callable[[str], None] | None = None
-    """Who is told why it takes so long."""
+    """Called with the reason for a long wait."""
     paths: Paths | None = None
 
 
 class OpenedSession(Struct, frozen=True, kw_only=True):
-    """A session that is open."""
+    """An open session."""
 
     conversation: Conversation
     key: str
     context: str
-    """`NEW`, `RESTORED` or `FRESH`; whether it was `LIVE` all the time only a broker knows."""
+    """`NEW`, `RESTORED` or `FRESH`; only a broker knows whether it was `LIVE` all the time."""
 
 
 async def open_session(peer: Peer, wanted: WantedSession) -> OpenedSession:
-    """Begin a session, or go on with a stored one.
+    """Start a session, or continue a stored one.
 
-    `SessionLost` if the peer cannot open it any more, unless a fresh one may take its place;
-    `BrokerUnavailable` if the broker between ends or hangs meanwhile, and not the peer.
+    Raises `SessionLost` if the peer can no longer open it, unless a fresh one may take its place,
+    and `BrokerUnavailable` if the broker, not the peer, ends or hangs meanwhile.
     """
     try:
         return await _open_session(peer, wanted)
@@ -262,9 +262,9 @@ async def _open_session(peer: Peer, wanted: WantedSession) -> OpenedSession:
         if not wanted.fresh:
             named = record.name or record.key
             raise SessionLost(
-                f"{record.peer} cannot go on with the session {named}: {error}; what was said is "
-                "stored. With --brief a new session takes its place and is told in short what was "
-                "said, with --fresh one that knows nothing of it"
+                f"{record.peer} cannot continue the session {named}: {error}; what was said is "
+                "stored. With --brief a new session takes its place and gets a summary of it, "
+                "with --fresh one that knows nothing of it"
             ) from error
         retire(record, paths=wanted.paths)
         return OpenedSession(
@@ -274,8 +274,8 @@ async def _open_session(peer: Peer, wanted: WantedSession) -> OpenedSession:
 
 
 def brief_of(record: SessionRecord) -> Brief | None:
-    """What was said in a stored session, in short, for a new one that takes its place; None if
-    nothing was said in it."""
+    """A summary of a stored session for a new one that takes its place; None if it has no
+    messages."""
     from dragoman.runs.brief import brief_for
 
     return brief_for(None, summary_of(record))
@@ -299,7 +299,7 @@ def summary_of(record: SessionRecord) -> ConversationSummary:
 def adopted(
     peer_session_id: str, *, peer: str, root: Path, cwd: Path, name: str | None = None
 ) -> SessionRecord:
-    """A session that only its peer remembers, as it would be stored here."""
+    """A session that only its peer lists, as it would be stored here."""
     from dragoman.store.records import SessionRecord, new_session_key
 
     now = time.time()
@@ -316,7 +316,7 @@ def adopted(
 
 
 def retire(record: SessionRecord, *, paths: Paths | None = None) -> None:
-    """Close a stored session, so that another one may have its name. What was said is kept."""
+    """Close a stored session, so that another one may have its name. Its messages are kept."""
     from dragoman.store.open import open_store
 
     with suppress(UnknownSession), open_store(paths=paths) as store:
@@ -324,8 +324,8 @@ def retire(record: SessionRecord, *, paths: Paths | None = None) -> None:
 
 
 async def discard(opened: OpenedSession, *, paths: Paths | None = None) -> None:
-    """Leave nothing of a session that has just begun and in which nothing was prompted: its name
-    is free again. A session that goes on is left as it is."""
+    """Delete a session that has just started and in which nothing was prompted: its name is
+    free again. A continued session is left as it is."""
     if opened.context == RESTORED:
         return
     from dragoman.store.open import open_store
@@ -334,7 +334,7 @@ async def discard(opened: OpenedSession, *, paths: Paths | None = None) -> None:
     try:
         with open_store(paths=paths) as store:
             record = store.session(opened.key)
-            # One that is open is still written to.
+            # An open one is still written to.
             if record is not None and record.closed_at is not None:
                 store.delete_session(opened.key)
     except DragomanError as error:
@@ -342,7 +342,7 @@ async def discard(opened: OpenedSession, *, paths: Paths | None = None) -> None:
 
 
 async def leave(conversation: Conversation, *, timeout: float) -> None:
-    """Close a session that is not needed any more. The log has why, if it cannot be closed."""
+    """Close a session that is no longer needed. If that fails, the reason is logged."""
     try:
         async with asyncio.timeout(timeout):
             await conversation.close()
@@ -369,8 +369,8 @@ def _beginning(peer: Peer, wanted: WantedSession) -> Opening:
 def _names(
     peer: Peer, key: str, name: str | None, *, once: bool = False, model: str | None = None
 ) -> dict[str, Any]:
-    """What a session is to be stored as, and the model of a new one for the dialects that take it
-    with the opening. Only a broker is told: an agent has no use for it."""
+    """How to store a session, and the model of a new one for the dialects that take it at the
+    opening. Only sent to a broker: an agent has no use for it."""
     if broker_of(peer) is None:
         return {}
     told: dict[str, Any] = {"key": key}
@@ -384,7 +384,7 @@ def _names(
 
 
 async def _take_over(peer: Peer, record: SessionRecord) -> None:
-    """Have the session to ourselves: another broker may have it open, on other terms."""
+    """Ensure that no other broker has the session open, with other terms."""
     from dragoman.broker.client.sessions import take_over
     from dragoman.paths import find_paths
 
@@ -397,7 +397,7 @@ async def _go_on(peer: Peer, record: SessionRecord, wanted: WantedSession) -> Co
     can = peer.capabilities
     if can.resume is False and can.load is False:
         raise Unsupported("it can neither resume nor load sessions")
-    # Without its history where possible: we have that already.
+    # Without its history if possible: we have it already.
     how = "resume" if can.resume is not False else "load"
     broker = broker_of(peer)
     if how == "load" or broker is not None:
@@ -429,10 +429,10 @@ def recall(
     folder: Path,
     on_notice: Callable[[str], None] | None = None,
 ) -> SessionRecord | None:
-    """The stored session of a peer that a person means, or None for a name that is still free.
+    """The stored session of a peer that a person means, or None for an unused name.
 
-    A closed session is found by its key or its id, not by its name: that is free again. With
-    `on_notice` a store that is damaged is set aside, and it is told so; a new one has no session.
+    A closed session is found by its key or its id, not by its name, which is free again. With
+    `on_notice`, a damaged store is set aside and reported there; a new one has no session.
     """
     try:
         return _recall(word, peer=peer, folder=folder)
@@ -460,13 +460,14 @@ def _recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
             if word.startswith(KEY) or word == LAST:
                 raise
             return None
-    # A closed session of that name is left alone: another one may have it.
+    # A closed session of that name is left alone: another one may have the name.
     return None if record.name == word and record.closed_at is not None else record
 
 
 def place_of(record: SessionRecord, here: Path) -> Path:
-    """The folder to reach the peer of a stored session for: the one where it began, because there
-    is its broker, and only its name is found from here. One that is gone can be reached no more."""
+    """The directory for reaching the peer of a stored session: where it began, because its
+    broker is there, and only its name is found from here. One that is gone can no longer be
+    reached."""
     began = Path(record.cwd)
     return began if began.is_dir() else here
 
@@ -482,8 +483,8 @@ def job_terms(
     fresh: bool = False,
     budgets: Budgets | None = None,
 ) -> dict[str, Any]:
-    """What a broker is told beside a prompt: its job, and when we have left, who decides, whether
-    a person who watches is asked, and how long it may take."""
+    """Broker metadata of a prompt: its job, and for the time after we disconnect who decides,
+    whether a watching person is asked, and the budgets."""
     terms = {"job": job, "policy": msgspec.to_builtins(policy), "fresh": fresh}
     if asks:
         terms["asks"] = True
@@ -497,17 +498,18 @@ def job_terms(
 
 
 def blame(result: Result) -> Result:
-    """The result of a turn through a broker, with the broker's own end told from the agent's."""
+    """The result of a turn through a broker; a failure of the broker is distinguished from the
+    agent's."""
     if result.error is None or not broker_ended(result.error):
         return result
-    lost = BrokerError(f"the broker has gone in the middle of the turn: {result.error}")
+    lost = BrokerError(f"the broker was lost during the turn: {result.error}")
     lost.may_have_run = True
     failure = Failure(str(lost), ErrorKind.PEER, lost.error_class, False, None)
     return structs.replace(result, error=lost, failure=failure)
 
 
 def _unconfirmed(job: str, broker: str | None, error: DragomanError) -> BrokerError:
-    """A prompt was left with a broker that did not say whether it has taken it."""
+    """The error for a submitted prompt that the broker did not confirm."""
     unconfirmed = BrokerError(
         f"the broker {broker} did not confirm the job {job}, which may run all the same: {error}; "
         f"`dragoman jobs result {job}` shows whether it has it, "
@@ -518,11 +520,11 @@ def _unconfirmed(job: str, broker: str | None, error: DragomanError) -> BrokerEr
 
 
 def broker_ended(error: DragomanError) -> bool:
-    """Whether an error of a connection to a broker says that the broker itself is gone."""
+    """Whether a connection error means that the broker itself is gone."""
     return (
         isinstance(error, ConnectionLost)
         and not isinstance(error, ConnectionClosed)
-        # Otherwise the broker lives and reports what became of the agent.
+        # Otherwise the broker is running and reports the agent's failure.
         and not isinstance(error.__cause__, RemoteError)
     )
 
@@ -530,9 +532,8 @@ def broker_ended(error: DragomanError) -> bool:
 async def submit(
     peer: Peer, session_id: str, blocks: Sequence[Block], terms: Mapping[str, Any]
 ) -> str | None:
-    """Leave a prompt with the broker, which runs it whether or not anybody waits. Returns why
-    nothing of it is stored; None while all is well. Raises `BrokerError` if the broker does not
-    confirm it in time."""
+    """Submit a prompt to the broker, which runs it unattended. Returns why nothing of it is
+    stored; None if it is. Raises `BrokerError` if the broker does not confirm it in time."""
     from dragoman.broker.protocol import SUBMIT, Submitted
     from dragoman.dialects.acp import v1 as acp
     from dragoman.dialects.acp.v1 import translate
@@ -546,6 +547,6 @@ async def submit(
     except (CallTimeout, ConnectionLost) as error:
         raise _unconfirmed(params["job"], broker_of(peer), error) from error
     except DragomanError as error:
-        # What happened in the broker is raised as if it had happened here.
+        # An error in the broker is raised as if it had happened here.
         raise peer.client.explain(error) from error
     return msgspec.json.decode(answer, type=Submitted).unstored

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def loses_early(peer: str, cwd: Path) -> bool:
-    """Whether a peer is known to lose what is loaded too early."""
+    """Whether a peer is known to lose a session that is loaded too early."""
     from dragoman.runs.context import load_context
 
     catalogue = load_context(cwd).catalogue
@@ -32,10 +32,10 @@ async def wait_over(
     broker: str | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> None:
-    """Wait until a stored session can be loaded without being lost; mostly that is at once.
+    """Wait until a stored session can be loaded without being lost; usually no wait is needed.
 
-    It is going to be opened through `broker`, or by a process of our own. One that was never used
-    here is as old as its peer says, and not as its record.
+    It will be opened through `broker`, or by a process of our own. The age of a session never used
+    here is what its peer reports, not that of its record.
     """
     seconds = session_load_delay.remaining(record.created_at, time.time())
     if not seconds or record.updated_at <= record.created_at:
@@ -53,7 +53,7 @@ async def wait_over(
 
 
 async def _has_it(broker: str, record: SessionRecord) -> bool:
-    """Whether the peer of a broker has a session open: the one that runs now, not one before it."""
+    """Whether a broker's current peer process has a session open."""
     from dragoman.broker.client.sessions import sessions_in
     from dragoman.paths import find_paths
 

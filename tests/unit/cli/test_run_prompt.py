@@ -195,7 +195,7 @@ def test_the_end_of_an_adapter_has_the_usual_exit_code(shell: Shell, body: str, 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("-s", "one"), "opens a session of its own for every prompt"),
+        (("-s", "one"), "opens a new session for every prompt"),
         (("--no-wait",), "a broker cannot go on with it"),
     ],
 )

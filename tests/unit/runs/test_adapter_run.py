@@ -256,7 +256,7 @@ async def test_an_adapter_is_stopped_that_prompts_in_a_mode_that_does_not_ask() 
 @aio
 async def test_what_an_adapter_cannot_be_handed_is_refused() -> None:
     async with adapted(TalkingAdapter(), []) as peer:
-        with pytest.raises(Unsupported, match="begins new sessions"):
+        with pytest.raises(Unsupported, match="starts new sessions"):
             await peer.open(opening(how="resume", session_id="old"))
         assert [each async for each in peer.list_sessions()] == []
         conversation = await peer.open(opening())
@@ -400,8 +400,8 @@ async def test_an_adapter_may_work_without_a_session(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"session": "talk"}, "opens a session of its own"),
-        ({"mcp_servers": ["x"]}, "cannot be handed MCP servers"),
+        ({"session": "talk"}, "opens a new session"),
+        ({"mcp_servers": ["x"]}, "does not take MCP servers"),
     ],
 )
 @aio

@@ -93,6 +93,6 @@ def test_a_workspace_is_a_path(function: Any) -> None:
 
 @aio
 async def test_a_command_line_has_no_broker() -> None:
-    with pytest.raises(UsageError, match="only a peer that has a name"):
+    with pytest.raises(UsageError, match="only a peer with a name"):
         async with connect(["agent"], warm=True):
             pass

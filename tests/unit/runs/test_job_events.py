@@ -151,7 +151,7 @@ async def test_a_cursor_of_another_session_or_of_no_event_is_refused(
 
 @pytest.mark.parametrize("text", ["", "7", "s-1", "s-1:", "s-1:-1", "s-1:1.", "s-1:1.x", "s-1:1:2"])
 def test_what_is_not_a_cursor_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="not a cursor"):
+    with pytest.raises(UsageError, match="not an event cursor"):
         EventCursor.parse(text)
 
 

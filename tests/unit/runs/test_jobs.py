@@ -97,7 +97,7 @@ async def test_a_job_that_nobody_can_be_told_to_stop_is_an_error_and_goes_on(
                 job(f"j-{number}", state="running", outcome=None, ended_at=None, runner=runner)
             )
     for number in range(len(runners)):
-        with pytest.raises(BrokerError, match=f"runs j-{number}, cannot be told to stop it"):
+        with pytest.raises(BrokerError, match=f"runs j-{number}, cannot be asked to stop it"):
             await cancel_job(f"j-{number}", paths=paths)
         assert (await find_job(f"j-{number}", paths=paths)).state == "running"
 

@@ -242,7 +242,7 @@ def test_a_forgotten_session_is_an_error_unless_a_fresh_one_will_do(
 ) -> None:
     with store_in(state) as store:
         store.create_session(session(name="a"))
-    with pytest.raises(UnknownSession, match="cannot go on with the session a"):
+    with pytest.raises(UnknownSession, match="cannot continue the session a"):
         opened(peer, record=session(name="a"))
     found = opened(peer, record=session(name="a"), name="a", fresh=True)
     assert (found.context, found.key, peer.openings[-1].how) == ("fresh", "s-new", "new")
@@ -301,7 +301,7 @@ def test_a_broker_that_goes_away_is_not_taken_for_the_agent() -> None:
     gone = blame(Result(Outcome.CRASHED, "half", error=ConnectionEnded()))
     assert isinstance(gone.error, BrokerError)
     assert (gone.text, gone.error.may_have_run) == ("half", True)
-    assert gone.failure is not None and "the broker has gone" in gone.failure.message
+    assert gone.failure is not None and "the broker was lost" in gone.failure.message
     told = ProcessExited(exit_code=None, signal=9)
     told.__cause__ = RemoteError(-32603, "the process was killed")
     for error in (told, ConnectionClosed(), BrokerBusy("no"), None):

@@ -301,7 +301,8 @@ class Broker:
             self._host.idle_changed(idle)
 
     def _peer_said(self, data: bytes) -> None:
-        """Forward the peer's stderr to callers that asked for it and whose turns run."""
+        """Forward the peer's stderr to callers that asked for it: those whose turn runs, or all if
+        no turn runs."""
         running = {job.caller for job in self.turns.queue.running}
         for caller in self._callers:
             if caller.terms.agent_stderr and (caller in running or not running):

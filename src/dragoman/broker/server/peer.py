@@ -140,12 +140,12 @@ class PeerLink:
         return self._pings
 
     def trace_with(self, sink: TraceSink | None) -> None:
-        """Pass every line of the peer's own connection to `hook`; None ends that."""
+        """Pass every line of the peer's own connection to `sink`; None ends that."""
         self._peer.client.connection.trace = sink or self._own_trace
 
     @property
     def secrets(self) -> Sequence[bytes]:
-        """The authentication method sent, as it is on the wire."""
+        """The credentials sent for a login, as they are on the wire."""
         return getattr(self._peer.client, "secrets", ())
 
     def hurry(self) -> None:
