@@ -26,8 +26,9 @@ MANY_PIECES: Final = 1024
 """Number of chunks after which they are joined: a short one takes many times the memory of its
 characters."""
 
-UNJOINED_SIZE: Final = 1024 * 1024
-"""Number of characters in chunks after which a text with a limit checks whether it is full."""
+UNJOINED_SIZE: Final = 64 * 1024
+"""Number of characters in chunks after which they are joined too: a full text holds no more than
+these beyond its limit, twice while it joins them."""
 
 
 class Growing:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from dragoman.events import view as view_module
@@ -65,6 +67,20 @@ def test_a_full_text_holds_no_long_piece() -> None:
         text.add("x" * view_module.UNJOINED_SIZE)
     held = sum(map(len, (*text._pieces, *text._blocks)))
     assert held <= view_module.UNJOINED_SIZE + 10
+
+
+def test_a_long_answer_takes_little_more_memory_than_twice_its_limit() -> None:
+    limit = 256 * 1024
+    tracemalloc.start()
+    try:
+        text = Growing(limit=limit)
+        for number in range(400):
+            text.add(f"{number:8}" * 1024)
+        assert len(str(text)) == limit
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2.5 * limit
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 5])
