@@ -27,12 +27,12 @@ connect_sync: Any = dragoman.connect_sync
     [
         ("python parrot.py", r"looks like a command line: pass it as a list .*'python', 'parrot"),
         (Path("/opt/agent"), r"a command line is a list of words: pass \['/opt/agent'\]"),
-        (b"agent", "named by text or a list of words, not by bytes"),
-        (7, "named by text or a list of words, not by int"),
-        ([sys.executable, Path("a.py")], "the words of a command line are text"),
+        (b"agent", "given as a string or a list of words, not bytes"),
+        (7, "given as a string or a list of words, not int"),
+        ([sys.executable, Path("a.py")], "the words of a command line must be strings"),
         (["python parrot.py"], r"each word .* is one item: pass \['python', 'parrot.py'\]"),
-        ({"python"}, "named by text or a list of words, not by set"),
-        ({"python": 1}, "named by text or a list of words, not by dict"),
+        ({"python"}, "given as a string or a list of words, not set"),
+        ({"python": 1}, "given as a string or a list of words, not dict"),
     ],
     ids=repr,
 )

@@ -345,6 +345,6 @@ def test_a_program_that_refuses_every_greeting_is_told_with_what_was_tried(
     assert "acp, oneshot, tagged, keyed, threads, chained were tried" in done.out
     assert "--dialect" in done.out
     ran = cli("run", "hi", "--", sys.executable, str(deaf))
-    assert "nothing works here" in ran.err and "also refused the greetings of oneshot" in ran.err
+    assert "nothing works here" in ran.err and "also refused the handshakes of oneshot" in ran.err
     added = cli("peers", "add", "deaf", "--roles", "plan", "--", sys.executable, str(deaf))
     assert added.code == 10 and "was not added" in added.err

@@ -3,7 +3,7 @@
 `BaseClient` is a connection with its open sessions, `EventFeed` the numbered events of a
 connection, `EventClient` and `EventConversation` the client and session of dialects whose messages
 all become events, `ClientPeer` the peer above them, and `WorkspaceServices` the files and terminals
-of a session. None of them knows a method of a dialect.
+of a session. None of them uses a method of a dialect.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ async def call_in_order(
 ) -> T:
     """Call a method and return what `then` makes of its result.
 
-    `then` is called while the answer is being read. A caller that waits goes on a little later,
-    when what the agent sent right behind the answer was already handled: it would take over an
-    older state for a newer one, and an update would not find its session.
+    `then` is called while the response is being read. An awaiting caller resumes a little later,
+    when messages that followed the response are already handled: it would overwrite newer state
+    with older, and an update would not find its session.
     """
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -90,7 +90,7 @@ async def call_in_order(
         except DragomanError as invalid:
             future.set_exception(invalid)
         except Exception as failure:
-            # A mistake in `then` is logged as one, and the caller must not wait for ever.
+            # An error in `then` is logged, and the caller must not wait forever.
             future.set_exception(failure)
             raise
 
@@ -106,7 +106,8 @@ async def call_in_order(
 
 
 class WorkspaceServices:
-    """The files and terminals of a session: made for the first request, confined to its folders."""
+    """The files and terminals of a session: created for the first request, confined to its
+    directories."""
 
     __slots__ = ("_files", "_terminals", "additional_directories", "cwd")
 
@@ -120,7 +121,7 @@ class WorkspaceServices:
 
     @property
     def missing_file_is_empty(self) -> bool:
-        """Whether reading a missing file returns nothing instead of an error."""
+        """Whether reading a missing file returns an empty text instead of an error."""
         return False
 
     def files(self) -> Files:
@@ -138,14 +139,14 @@ class WorkspaceServices:
         return self._terminals
 
     def _workspace(self) -> Workspace:
-        # Not at the top: most agents never ask for a file or a terminal.
+        # Not at the top: most agents never request a file or a terminal.
         from dragoman.client.services.workspace import Workspace
 
         return Workspace([self.cwd, *self.additional_directories])
 
 
 def service_refusal(error: ServiceError | SpawnError) -> RemoteError:
-    """What the agent gets for a request that a service of ours refused or could not carry out."""
+    """The error the agent gets for a request that a service refused or could not carry out."""
     match error:
         case FileMissing() | TerminalUnknown() | ProgramNotFound():
             code = codes.NOT_FOUND
@@ -162,13 +163,13 @@ def service_refusal(error: ServiceError | SpawnError) -> RemoteError:
 
 
 class OpenSession(Protocol):
-    """What a client needs to know of its sessions."""
+    """What a client needs from its sessions."""
 
     @property
     def id(self) -> str: ...
 
     def let_go(self) -> Terminals | None:
-        """Forget the session at once; what is returned still has to be closed."""
+        """Forget the session at once; the caller must close what is returned."""
 
 
 class BaseClient(abc.ABC, Generic[S]):
@@ -183,10 +184,10 @@ class BaseClient(abc.ABC, Generic[S]):
 
     @abc.abstractmethod
     async def start(self) -> None:
-        """Begin to read and shake hands. ``async with`` does it."""
+        """Start reading and do the handshake. ``async with`` does this."""
 
     async def aclose(self) -> None:
-        """End everything: sessions, their terminals, the connection, the process behind it."""
+        """End everything: sessions, their terminals, the connection and the process behind it."""
         terminals = [session.let_go() for session in list(self.conversations.values())]
         try:
             await finish(asyncio.gather(*(each.aclose() for each in terminals if each is not None)))
@@ -212,13 +213,13 @@ class BaseClient(abc.ABC, Generic[S]):
     # -- for the sessions
 
     def forget(self, session: S) -> None:
-        """A session is open no more."""
+        """Remove a session that is no longer open."""
         if self.conversations.get(session.id) is session:
             del self.conversations[session.id]
 
 
 class EventFeed:
-    """The events of one connection, in one order, for whoever observes the connection."""
+    """The events of one connection, in one order, for its observer."""
 
     def __init__(
         self,
@@ -243,20 +244,21 @@ class EventFeed:
             try:
                 self.on_event(event)
             except Exception:
-                # One observer must not stop the others.
-                log.exception("the observer of a connection's events failed")
+                # An observer that raises must not stop the others.
+                log.exception("the on_event callback of a connection failed")
 
     def emit_unknown(self, method: str, line: bytes | None, reason: str) -> None:
-        """A message that has no meaning here; `method` is empty for a line that is no message."""
+        """Report a message without a meaning here; `method` is empty for a line that is not a
+        message."""
         self.emit(model.Unknown(*self.no_session.base(method, line), reason))
 
     def emit_answer(self, call: Call, error: DragomanError | None) -> None:
-        """An answer came that no other event tells of."""
+        """Report a response that no other event covers."""
         failure = None if error is None else explain(error)[1]
         self.emit(model.Answered(*self.no_session.base(call.method, call.line), failure))
 
     def emit_over(self, failure: ConnectionLost) -> None:
-        """The connection is over."""
+        """Report the end of the connection."""
         exited = failure if isinstance(failure, ProcessExited) else None
         self.emit(
             model.ConnectionOver(
@@ -274,7 +276,7 @@ E = TypeVar("E", bound="EventConversation")
 
 
 class EventClient(BaseClient[E], EventFeed):
-    """A client all of whose messages become events. It handles its connection itself."""
+    """A client whose messages all become events. It is its connection's handler."""
 
     def __init__(self, options: DialectOptions, dialect: str, connection: Connection) -> None:
         BaseClient.__init__(self, options)
@@ -286,13 +288,13 @@ class EventClient(BaseClient[E], EventFeed):
         connection.on_end = self._lost
 
     def deliver(self, event: model.Event, size: int) -> None:
-        """Hand an event to its session and to the observer."""
+        """Pass an event to its session and to the observer."""
         session_id = event.session
         conversation = None if session_id is None else self.conversations.get(session_id)
         if conversation is None:
             self.emit(event)
             if session_id is not None:
-                # Some come before the answer that tells the id of their session. Others are of
+                # Some arrive before the response that has their session's id. Others belong to
                 # sessions that are not ours, such as those of agents that Codex itself starts.
                 self.early.keep(session_id, event, len(event.raw or b""))
             return
@@ -302,7 +304,7 @@ class EventClient(BaseClient[E], EventFeed):
         conversation.deliver(event, size)
 
     def adopt(self, conversation: E) -> None:
-        """A session is open now: it gets what came for it before."""
+        """Register an open session and deliver the events that came early."""
         self.conversations[conversation.id] = conversation
         for event in self.early.take(conversation.id):
             conversation.deliver(conversation.seen(event), 0)
@@ -310,25 +312,25 @@ class EventClient(BaseClient[E], EventFeed):
     # -- called by the connection
 
     def attach(self, connection: Connection) -> None:
-        """The connection of this client was made with it as its handlers."""
+        """Nothing to do: the connection was created with this client as its handler."""
 
     def noise(self, noise: Noise | Stray) -> None:
         log.debug("noise: %.200r", noise.line)
-        self.emit_unknown("", self._shown(noise.line), "no message that is understood here")
+        self.emit_unknown("", self._shown(noise.line), "not a known message")
         if self._on_noise is not None:
             self._on_noise(noise)
 
     def _shown(self, line: bytes | None) -> bytes | None:
-        """A line as events show it."""
+        """A line as shown in events."""
         return line
 
     def _answered(self, call: Call, error: CallError | None) -> None:
-        """An answer came, and its caller has it."""
+        """A response arrived and was delivered to its caller."""
         self.emit_answer(call, error)
 
     def _lost(self, failure: ConnectionLost) -> None:
-        """The connection is over. A turn whose prompt was acknowledged has no open call that
-        would end it, so each is ended here."""
+        """The connection ended. A turn whose prompt was acknowledged has no open call that
+        would end it, so each turn is ended here."""
         for conversation in list(self.conversations.values()):
             if conversation.turn is not None:
                 conversation.turn.lost(failure.fresh())
@@ -350,24 +352,24 @@ class EventConversation(Conversation):
         self.questions = OpenQuestions()
 
     def seen(self, event: model.Event) -> model.Event:
-        """Take note of an event and complete it."""
+        """Record an event and complete it."""
         return event
 
     def will_tell(self, event: model.Event) -> bool:
-        """Whether the running turn tells of an event itself."""
+        """Whether the running turn emits the event itself."""
         return self.turn is not None and self.turn.will_tell(event)
 
     @abc.abstractmethod
     def deliver(self, event: model.Event, size: int) -> None:
-        """An event of this session, in a message of `size` bytes."""
+        """Deliver an event of this session, from a message of `size` bytes."""
 
     def let_go(self) -> Terminals | None:
-        """Forget the session at once; what is returned still has to be closed."""
+        """Forget the session at once; the caller must close what is returned."""
         self.cancel_questions()
         return None
 
     def answered(self, question: Question, answer: Decision) -> None:
-        """A permission was given or refused."""
+        """A permission was granted or refused."""
         if self.turn is not None:
             self.turn.answered(question, answer)
 
@@ -376,7 +378,7 @@ class EventConversation(Conversation):
 
 
 def fail_turn(session: Any, error: UsageError) -> None:
-    """End the turn of a session for a mistake of its caller, if there is one."""
+    """End the running turn of a session because of its caller's mistake."""
     if session is not None and session.turn is not None:
         session.turn.fail(error)
 
@@ -392,8 +394,9 @@ class Startable(Protocol):
 
 
 async def started(stream: Stream, make: Callable[[], C]) -> C:
-    """What `make` makes on a stream, after the handshake. The stream is closed if that fails: a
-    client that could not be made closes nothing, and a process would be left behind."""
+    """Create a client or peer with `make` and do the handshake. The stream is closed if that
+    fails: a client that could not be created closes nothing, and a process would be left
+    running."""
     try:
         made = make()
     except BaseException:
@@ -408,7 +411,7 @@ async def started(stream: Stream, make: Callable[[], C]) -> C:
 
 
 class ClientPeer(Peer):
-    """An agent behind a client of one of the dialects."""
+    """An agent behind the client of a dialect."""
 
     client: BaseClient[Any]
     feed: EventFeed
@@ -428,7 +431,7 @@ class ClientPeer(Peer):
         self.feed.on_event = observer
 
     async def start(self) -> None:
-        """Begin to read and shake hands."""
+        """Start reading and do the handshake."""
         await self.client.start()
 
     async def aclose(self) -> None:

@@ -1,7 +1,7 @@
-"""How long to wait for what: every wait of a client on its agent, by name.
+"""Timeouts for every wait of a client on its agent, by name.
 
-Owns the numbers and their reasons, and the watchdog that holds a turn to them. It does not know
-what a turn consists of; whoever runs one tells the watchdog about signs of life.
+Has the numbers with their reasons, and the watchdog that enforces them for a turn. The code that
+runs a turn reports signs of life to the watchdog.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from dragoman.errors import UsageError
 
 
 class Budgets(Struct, frozen=True, kw_only=True):
-    """Seconds; None is "for ever"."""
+    """Seconds; None waits forever."""
 
     spawn: float = 10.0
-    """Starting the program. It only covers the start itself: a shell script on a slow disk."""
+    """Starting the program. Covers only the start itself: a shell script on a slow disk."""
     initialize: float = 30.0
-    """The first answer. Real agents need up to 12 s when the machine is busy."""
+    """The first response. Real agents need up to 12 s when the machine is busy."""
     session: float = 60.0
     """Opening a session: agents connect to their MCP servers meanwhile."""
     request: float = 60.0
-    """Any other single question, such as setting a mode."""
+    """Any other single request, such as setting a mode."""
     first_event: float | None = 180.0
     """From the prompt to the first sign of life. Agents retry their model silently."""
     silence: float | None = 120.0
@@ -35,12 +35,12 @@ class Budgets(Struct, frozen=True, kw_only=True):
     cancel_grace: float = 10.0
     """From a cancel to the end of the turn, before it is settled without the agent."""
     expired_grace: float = 1.0
-    """The same after a budget ran out. With the end of the program it stays below two seconds: a
-    time limit that was given is kept."""
+    """The same after a budget ran out. Together with ending the program it stays below two
+    seconds: a time limit that was given is kept."""
     replay_quiet: float = 0.3
-    """Without updates for this long, a replay that comes after its answer counts as over."""
+    """Quiet time after which a replay that follows its response counts as over."""
     replay_total: float = 10.0
-    """The longest time to wait for the end of such a replay."""
+    """Maximum wait for the end of such a replay."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -49,18 +49,18 @@ class Budgets(Struct, frozen=True, kw_only=True):
                 raise UsageError(f"{name} is a time in seconds, not {value!r}")
         for name in ("first_event", "silence", "total"):
             if getattr(self, name) == 0:
-                raise UsageError(f"{name} cannot be 0; None is for ever")
+                raise UsageError(f"{name} cannot be 0; None waits forever")
 
 
 CHECKS_PER_BUDGET: Final = 8
-"""The watchdog looks this often in the time of its smallest budget, so it is at most an eighth
-late, and a sign of life costs one addition instead of a look at the clock."""
+"""The watchdog checks this often within its smallest budget, so it is at most an eighth late,
+and a sign of life costs one addition instead of a clock read."""
 
 
 class Watchdog:
-    """Holds one turn to its budgets. Calls `expired` once with the budget's name and size.
+    """Enforces the budgets of one turn. Calls `expired` once with the budget's name and size.
 
-    While `held` says so, the other side is silent because we do not read, and it is not to blame.
+    While `held` is true, the agent is silent because we do not read, so it is not to blame.
     """
 
     __slots__ = (
@@ -93,9 +93,9 @@ class Watchdog:
         self._seen = 0
         self._life = False
         self.signs = 0
-        """Signs of life so far; whoever sees one adds to it."""
+        """Signs of life so far; callers add to it."""
         self.open_questions = 0
-        """Questions of the agent that we have not answered: it is waiting for us, not we for it."""
+        """Open questions of the agent: while there are any, it waits for us, not we for it."""
         limits = [
             limit
             for limit in (budgets.first_event, budgets.silence, budgets.total)
@@ -108,7 +108,7 @@ class Watchdog:
         self._look_later(self._started_at)
 
     def _look_later(self, now: float) -> None:
-        """Look again after an interval, or when the turn has to be over if that is sooner."""
+        """Check again after an interval, or at the turn's deadline if that is sooner."""
         if self._interval <= 0:
             return
         delay = self._interval

@@ -60,11 +60,12 @@ async def connect(
     *,
     workspace: str | os.PathLike[str] = ".",
 ) -> AsyncIterator[Peer]:
-    """Start or reach an agent and talk with it until the block ends; then it is gone.
+    """Start or reach an agent and talk to it until the block ends, which also ends a started
+    program.
 
-    A program is started in the workspace, with a small base environment and what the options add
-    to it. Without a `guard`, files are read, and `permit` is asked before a file is written or a
-    command run, unless it has just allowed that.
+    A program is started in the workspace, with a small base environment and what the options add to
+    it. Without a `guard`, reads of files are allowed, and `permit` is asked before a file is
+    written or a command run, unless it has just allowed that.
     """
     options = options or ConnectOptions()
     require_options(options)
@@ -76,19 +77,19 @@ async def connect(
         yield peer
 
 
-# -- reaching the other side
+# -- opening a stream
 
 
 class StreamSource(Struct, frozen=True):
-    """How to get a stream to the agent, as often as it is needed."""
+    """Opens a stream to the agent, as often as needed."""
 
     name: str
     open: Callable[[str], Awaitable[Stream]]
-    """Given the dialect that is going to be spoken."""
+    """Called with the dialect that will be used."""
     launch: tuple[str, ...] = ()
     program: Program | None = None
     folder: str = ""
-    """Where the program is started."""
+    """The directory the program is started in."""
 
 
 def _stream_source(target: Target, workspace: Path, options: ConnectOptions) -> StreamSource:
@@ -125,24 +126,24 @@ def _address(address: str) -> StreamSource:
 
         async def reach(dialect: str) -> Stream:
             if dialect == discovery.CODEX:
-                # The app-server speaks WebSocket on its Unix socket, too.
+                # The app-server uses WebSocket on its Unix socket, too.
                 return await transports.connect_websocket("ws://localhost/", unix_path=path)
             return await transports.connect_unix(path)
 
     else:
         raise UsageError(
-            f"{address!r} is no address: use unix:/path, ws://… or wss://…, "
+            f"{address!r} is not an address: use unix:/path, ws://… or wss://…, "
             "or a list of words for a program to start"
         )
     return StreamSource(address, reach, program=program_at(address))
 
 
-# -- finding the dialect
+# -- detecting the dialect
 
 
 GREETING_TIMEOUT: Final = 10.0
-"""Seconds for an answer to a greeting in another dialect, from a program that has refused one
-before and so is known to answer."""
+"""Timeout in seconds for the handshake in another dialect, with a program that refused one
+before and so is known to respond."""
 
 
 async def _open(source: StreamSource, workspace: Path, options: ConnectOptions) -> Peer:
@@ -158,7 +159,7 @@ async def _open(source: StreamSource, workspace: Path, options: ConnectOptions) 
             plain = _plain(error)
             if not (discovery.is_refusal(plain) or isinstance(plain, ConnectionLost)):
                 raise
-            # It speaks another dialect by now, which is found out again.
+            # The agent now speaks another dialect: detect it again.
     search = discovery.DialectSearch(source.launch)
     first: DragomanError | None = None
     while True:
@@ -173,19 +174,19 @@ async def _open(source: StreamSource, workspace: Path, options: ConnectOptions) 
                 raise
             raise handshake_errors.greeted_in_vain(first, search.tried) from first.__cause__
         if cache is not None and program is not None and search.dialect != known:
-            # What the command line says by itself need not be remembered.
+            # A dialect that the command line implies need not be cached.
             if known is not None or search.answered:
                 cache.put(program, key, search.dialect)
         return peer
 
 
 def dialect_key(source: StreamSource) -> str:
-    """The cache's name for the dialect of a launch."""
+    """The cache key for the dialect of a launch."""
     return discovery.dialect_concept(launch_of(source.launch, source.folder))
 
 
 def _plain(error: DragomanError) -> DragomanError:
-    """The error that an explanation explains."""
+    """The error behind an explanation."""
     cause = error.__cause__
     explained = isinstance(error, HandshakeFailed) and isinstance(cause, DragomanError)
     return cause if explained and isinstance(cause, DragomanError) else error
@@ -205,11 +206,11 @@ async def _shake_hands(
     *,
     proving: bool = False,
 ) -> Peer:
-    """A peer in this dialect, on a new connection.
+    """Open a peer in this dialect, on a new connection.
 
-    If it has to be proved, an answer that shows another dialect is a `ProtocolMismatch` that names
-    it, also where this dialect could make do with it; and a dialect without a handshake asks for
-    something that shows it.
+    With `prove`, a response that shows another dialect raises a `ProtocolMismatch` that names it,
+    even if this dialect could use the response; and a dialect without a handshake sends a request
+    that proves it.
     """
     watch = handshake_errors.HandshakeWatch()
     stream: Stream | None = None
@@ -258,11 +259,11 @@ class PlannedHandshake(Struct, frozen=True, kw_only=True):
     launch: tuple[str, ...] = ()
     """The command line that starts the agent; empty if it is reached by an address."""
     folder: str = ""
-    """Where it is started."""
+    """The directory it is started in."""
     program: Program | None = None
     on_noise: Callable[[Noise | Stray], None] | None = None
     proving: bool = False
-    """Whether a dialect without a handshake has to be proved by a request of its own."""
+    """Whether a dialect without a handshake must be proved by a request of its own."""
 
     def options_of(self, kind: type[D]) -> D:
         """The options of the dialect's client."""
@@ -275,7 +276,7 @@ def _acp(plan: PlannedHandshake) -> Opener:
     from dragoman.client.acp.peer import open_peer
 
     options = plan.options_of(ClientOptions)
-    # Only a dialect that was found out may still turn out another one.
+    # Only a detected dialect may still turn out to be another one.
     guessed = plan.options.dialect == AUTO
 
     def opener(stream: Stream) -> Awaitable[Peer]:
@@ -318,11 +319,11 @@ OPENERS: Final[dict[str, Callable[[PlannedHandshake], Opener]]] = {
     discovery.KEYED: _documents,
     discovery.CHAINED: _documents,
 }
-"""How a peer is made in each dialect: checks the options of its client, before anything is started,
-and returns what shakes hands on a stream."""
+"""How to open a peer in each dialect: checks the options of its client before anything is
+started, and returns a function that does the handshake on a stream."""
 
 
 def opener_of(dialect: str) -> Callable[[PlannedHandshake], Opener]:
     """The opener of a dialect, which an installed package may register. Raises `UsageError` if
-    there is no such dialect, or if its package does not work."""
+    there is no such dialect, or if its package does not load."""
     return OPENERS[named_dialect(dialect)]

@@ -1,11 +1,11 @@
-"""The one high-level way to talk with an agent, whatever it speaks.
+"""The high-level API to talk to an agent in any dialect.
 
-Owns the shape of it: a `Peer` is a connected agent, a `Conversation` one session with it, a
-`ConversationTurn` one prompt as a stream of events that ends with a `Result`. It does not know any
-dialect: each has its implementation beside its typed client.
+A `Peer` is a connected agent, a `Conversation` one session with it, a `ConversationTurn` one prompt
+as a stream of events that ends with a `Result`. Each dialect implements them next to its typed
+client.
 
-A turn does not raise for what the other side does: its result says how it ended. It raises for
-what the caller does wrong, before anything is sent.
+A turn does not raise for errors of the agent: its result has the outcome. It raises for mistakes of
+the caller, before anything is sent.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 OURS: Final = "dragoman"
-"""The name in a session's metadata that dragoman itself uses, for its brokers."""
+"""The key in a session's metadata that dragoman itself uses, for its brokers."""
 
 
 class SessionSummary(Struct, frozen=True):
-    """A session that the other side remembers."""
+    """A session that the agent remembers."""
 
     id: str
     cwd: str | None = None
@@ -74,11 +74,11 @@ class SessionSummary(Struct, frozen=True):
     updated_at: str | None = None
     created_at: str | None = None
     status: str | None = None
-    """The other side's own word for its state, such as active, completed or error."""
+    """The agent's own word for its state, such as active, completed or error."""
 
 
 class Opening(Struct, frozen=True, kw_only=True):
-    """How a session is to be opened."""
+    """How to open a session."""
 
     cwd: Path
     how: str = "new"
@@ -89,7 +89,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     mcp_servers: Sequence[Any] = ()
     additional_directories: Sequence[Path] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
-    """What a new session is told of its surroundings, such as a branch; in ACP its `_meta`."""
+    """Context for a new session, such as a branch; in ACP its `_meta`."""
 
 
 def require_metadata(metadata: object) -> dict[str, Any]:
@@ -131,46 +131,46 @@ class Peer(abc.ABC):
     auth_methods: tuple[AuthMethod, ...]
     workspace: Path
     on_event: Callable[[model.Event], None] | None
-    """Told about every event of the connection, in order, at once."""
+    """Called with every event of the connection, in order, at once."""
     on_open: Callable[[Conversation, Opening], Awaitable[None]] | None = None
-    """Awaited for each session that `session` opens; one for which it raises is closed again."""
+    """Awaited for each session that `session` opens; if it raises, the session is closed again."""
 
     @abc.abstractmethod
     async def open(self, opening: Opening) -> Conversation:
-        """Open a session; `session` is the convenient way."""
+        """Open a session; prefer `session`."""
 
     @abc.abstractmethod
     def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[SessionSummary]:
-        """The sessions that the other side remembers; with `cwd`, those of one folder. An agent
-        whose dialect does not tell the folder of a session lists all, each without a `cwd`."""
+        """The sessions that the agent remembers; with `cwd`, those of one directory. An agent
+        whose dialect does not report a session's directory lists all, each without a `cwd`."""
 
     async def delete_session(self, session_id: str) -> None:
-        """Let the other side forget a session for good."""
+        """Delete a session at the agent."""
         self.require(False, "delete sessions")
 
     async def authenticate(
         self, method_id: str, *, password: str | None = None, token: str | None = None
     ) -> None:
-        """Let the other side log in by one of its own methods. A secret is sent only if it is given
-        here, to a method that takes one: none is looked for anywhere."""
+        """Log in by one of the agent's own methods. A secret is sent only if it is passed here,
+        to a method that takes one: none is looked up anywhere."""
         self.require(False, "log in by itself")
 
     async def logout(self) -> None:
-        """Let the other side forget its login."""
+        """Log out of the agent."""
         self.require(False, "log out")
 
     def answer_with(self, permit: Permit) -> None:
-        """Let somebody else decide about permissions from now on."""
+        """Use another permission callback from now on."""
         require_permit(permit)
         self.client.options = replace(self.client.options, permit=permit)
 
     def inquire_with(self, inquire: Inquire) -> None:  # noqa: B027 - only some dialects ask
-        """Let somebody else answer questions to the user from now on. An agent that was told in
-        the handshake that nobody does will ask none, and neither do those of most dialects."""
+        """Use another callback for questions to the user from now on. An agent that was told in
+        the handshake that there is none will not ask, nor will agents of most dialects."""
 
     @abc.abstractmethod
     async def aclose(self) -> None:
-        """End everything, the process included."""
+        """End everything, including the process."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -202,9 +202,9 @@ class Peer(abc.ABC):
         additional_directories: Sequence[str | Path] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[Conversation]:
-        """A new session, or an earlier one: with its history (`load`), without (`resume`), or
-        branched off (`fork`). `metadata` tells a new one of its surroundings, such as its title or
-        a branch. What the dialect cannot do is an error before anything is sent."""
+        """Open a new session, or an earlier one: with its history (`load`), without it
+        (`resume`), or as a fork (`fork`). `metadata` gives a new one context, such as its title
+        or a branch. What the dialect cannot do raises an error before anything is sent."""
         chosen = [(h, i) for h, i in (("load", load), ("resume", resume), ("fork", fork)) if i]
         if len(chosen) > 1:
             raise Unsupported("a session is loaded, resumed or forked: choose one")
@@ -243,7 +243,7 @@ class Peer(abc.ABC):
             await conversation.close()
 
     def require(self, able: bool | None, what: str) -> None:
-        """Refuse what the other side cannot do; what it cannot tell is tried."""
+        """Refuse what the agent cannot do; if that is unknown, it is tried."""
         if able is False:
             raise Unsupported(f"{self.info.name or 'the agent'} ({self.dialect}) cannot {what}")
 
@@ -255,24 +255,23 @@ class Conversation(abc.ABC):
 
     id: str
     replayed: Sequence[model.Event]
-    """The history that was replayed when the session was opened, as events."""
+    """The history replayed when the session was opened, as events."""
     turn: Any
-    """The turn that is running; None between turns."""
+    """The running turn; None between turns."""
     answer_meta: Mapping[str, Any] | None = None
-    """What the other side has put beside its answer that opened the session, in a dialect that has
-    a place for that."""
+    """The metadata of the response that opened the session, in a dialect that has any."""
 
     def __repr__(self) -> str:
         return f"<Session {self.id!r}, {'in a turn' if self.turn else 'idle'}>"
 
     @property
     def model_choices(self) -> Sequence[Choice]:
-        """The models of an agent that tells them apart from its options."""
+        """The models of an agent that reports them separately from its options."""
         return ()
 
     @abc.abstractmethod
     async def wait_replayed(self) -> None:
-        """Wait until `replayed` is complete: some agents go on replaying after their answer."""
+        """Wait until `replayed` is complete: some agents still replay after their response."""
 
     @abc.abstractmethod
     def prompt(self, prompt: str | Block | Sequence[Block]) -> ConversationTurn:
@@ -284,8 +283,8 @@ class Conversation(abc.ABC):
             return await turn.wait()
 
     async def steer(self, prompt: str | Block | Sequence[Block]) -> None:
-        """Add to the turn that is running."""
-        raise Unsupported("this agent takes nothing more while a turn is running")
+        """Add input to the running turn."""
+        raise Unsupported("this agent accepts no more input while a turn is running")
 
     @abc.abstractmethod
     async def set_mode(self, mode_id: str) -> None: ...
@@ -298,15 +297,14 @@ class Conversation(abc.ABC):
 
     @abc.abstractmethod
     async def close(self) -> None:
-        """End the session at the other side where it can do that, and forget it here."""
+        """End the session at the agent if it supports that, and forget it here."""
 
 
 class ConversationTurn(BaseTurn[model.Event, Result]):
-    """A prompt as a stream of events. The last one is `TurnEnded`; then there is a result."""
+    """A prompt as a stream of events. The last one is `TurnEnded`; after it there is a result."""
 
     answer_meta: Mapping[str, Any] | None = None
-    """What the other side has put beside its answer to the prompt, in a dialect that has a place
-    for that."""
+    """The metadata of the response to the prompt, in a dialect that has any."""
 
     __slots__ = (
         *("_acted", "_calls", "_denied_at", "_declined", "_said_end", "_spoken", "_text"),
@@ -317,19 +315,19 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         super().__init__(session, flow, budgets)
         self._text = Growing()
         self._spoken: dict[str | None, int] = {}
-        """Where the text of each message begins, in the order in which they began."""
+        """The start of each message in the text, in the order in which they began."""
         self._acted = 0
         self._denied_at = -1
         self._declined: set[str] = set()
         self._usage: Usage | None = None
         self._calls: Usage | None = None
-        """What the calls to a model used that were told one by one."""
+        """Usage of model calls that were reported one by one."""
         self._said_end: model.TurnEnded | None = None
 
     @property
     def max_text_size(self) -> int | None:
-        """Characters of what the agent says that the result has at most: its beginning. Without
-        a limit, which is how a turn begins, all of it is kept in memory."""
+        """Maximum characters of the agent's text in the result, counted from its start. None,
+        the default, keeps all of it in memory."""
         return self._text.limit
 
     @max_text_size.setter
@@ -338,19 +336,19 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
 
     @property
     def ready(self) -> bool:
-        """Whether the next event, or the end, is already there."""
+        """Whether the next event, or the end, has already arrived."""
         return bool(self._lane.items)
 
     @property
     def untaken(self) -> Sequence[model.Event | TurnEndMark[Result]]:
-        """What is already there, oldest first: to look at, not to change."""
+        """What has already arrived, oldest first. Read-only."""
         return self._lane.items
 
     # -- for a dialect
 
     def event(self, event: model.Event, size: int) -> None:
-        """An event of this turn happened, in a message of `size` bytes."""
-        # `type` and not isinstance for the commonest of all: it is the faster one.
+        """Deliver an event of this turn, from a message of `size` bytes."""
+        # `type`, not isinstance, for the most common event: it is faster.
         if type(event) is model.MessageDelta:
             if event.role is Role.AGENT:
                 self._acted += 1
@@ -358,7 +356,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
                     self._spoken[event.message_id] = self._text.size
                 self._text.add(event.text)
             if size:
-                # `put` written out.
+                # `put`, inlined.
                 self._watchdog.signs += 1
             self._lane.put(event, size)
             return
@@ -366,9 +364,9 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         self.put(event, size)
 
     def note(self, event: model.Event) -> None:
-        """Take over what an event says about how the turn goes."""
+        """Record the state of the turn from an event."""
         if isinstance(event, model.ToolChanged | model.FilesChanged):
-            # That a refused call failed is no work: the refusal is still the last word.
+            # The failure of a refused call is not work: the refusal stays the last act.
             if event.tool_id not in self._declined:
                 self._acted += 1
         elif isinstance(event, model.MessageSet):
@@ -380,12 +378,12 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
                 self._usage = self._of_turn(event.usage)
 
     def _of_turn(self, usage: Usage) -> Usage:
-        """What a report that may be about more than this turn says about it."""
+        """This turn's part of a report that may cover more."""
         return usage
 
     def _replace_message(self, event: model.MessageSet) -> None:
-        """A message came as a whole. It takes the place of the pieces that came before, as long
-        as no other message has begun; behind one that has, they are taken for the same text."""
+        """Handle a complete message. It replaces its pieces if no other message has begun
+        since; otherwise the pieces are assumed to be the same text."""
         if event.role is not Role.AGENT or not event.blocks:
             return
         self._acted += 1
@@ -404,11 +402,11 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         self._denied_at = self._acted
 
     def conclude(self, ended: model.TurnEnded, error: DragomanError | None = None) -> None:
-        """The turn is over: this is its last event."""
+        """End the turn; `ended` is its last event."""
         if self.state is TurnStage.ENDED:
             return
         if self._why is not None:
-            # With a reason of our own the turn ends for that reason, see `_failed`.
+            # If dragoman ended the turn, that is the reason, see `_failed`.
             self._said_end = ended
         else:
             self._put_end(ended)
@@ -422,7 +420,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
             approvals=self.approvals,
             cancelled=self.cancelling,
         )
-        # Nothing came after the refusal: the turn ended because of it.
+        # Nothing happened after the refusal: the turn ended because of it.
         by_denial = self._denied_at == self._acted and ended.outcome in BY_DENIAL
         if outcome is Outcome.OK:
             if by_denial:
@@ -443,19 +441,19 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         )
 
     def _used(self) -> Usage | None:
-        """What was told before the end. A turn is the sum of its calls."""
+        """Usage reported before the end. A turn's usage is the sum of its calls."""
         calls, other = self._calls, self._usage
         if calls is None or other is None:
             return calls or other
-        # How full the context is may be told beside them.
+        # The context usage may be reported separately.
         return complete_usage(calls, other)
 
     @abc.abstractmethod
     def _ended(self, outcome: Outcome, stop: str, failure: Failure | None) -> model.TurnEnded:
-        """A last event that no message of the other side made."""
+        """A last event that does not come from a message of the agent."""
 
     def failed(self, error: DragomanError) -> None:
-        """The turn ended with an error of the connection or of the other side."""
+        """End the turn with an error of the connection or of the agent."""
         end = peer_end(error)
         cause: DragomanError | None = error
         if end is None:
@@ -468,14 +466,14 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         self.conclude(ended, cause)
 
     def made(self, event: model.Event) -> None:
-        """An event that no message made is about to be put: for whoever watches all events."""
+        """An event that no message made is about to be put: for observers of all events."""
 
     def _failed(self, error: DragomanError) -> TurnEndMark[Result]:
         outcome, failure = explain(error)
         if self._said_end is None:
             ended = self._ended(outcome, error.error_class, failure)
         else:
-            # What the other side said about its end is kept, but not believed.
+            # Keep the agent's last event, but not its outcome.
             ended = replace(
                 self._said_end, outcome=outcome, stop=error.error_class, failure=failure
             )
@@ -491,12 +489,12 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         return self._result(ended)
 
     def _put_end(self, ended: model.TurnEnded) -> None:
-        """The last event, for who iterates over the turn."""
+        """Put the last event, for the consumer of the turn."""
         self._lane.put(ended, 0)
 
 
 def wrong_prompt(prompt: object, block: str) -> UsageError:
-    """The error for what is not a prompt."""
+    """The error for an invalid prompt."""
     kind = type(prompt).__name__
     hint = ""
     if isinstance(prompt, bytes | bytearray):
@@ -548,7 +546,7 @@ _COUNTS: Final = (
 
 
 def _added(before: Usage | None, usage: Usage) -> Usage:
-    """Two reports of single calls as one. What only one of them tells is told."""
+    """Add two usage reports. A value in only one of them is kept."""
     if before is None:
         return usage
     counts = {name: (getattr(before, name), getattr(usage, name)) for name in _COUNTS}

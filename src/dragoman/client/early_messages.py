@@ -1,7 +1,6 @@
-"""Keep messages of sessions whose id is not known yet: some agents send before they answer.
+"""Keep messages of sessions whose id is not known yet: some agents send before they respond.
 
-Used by every client and by the gateway, while a session is being opened. What the messages are is
-the business of the caller.
+Used by every client and by the gateway while a session is being opened, for messages of any type.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ M = TypeVar("M")
 
 MAX_EARLY: Final = 4096
 MAX_EARLY_SIZE: Final = 16 * 1024 * 1024
-"""Limits for messages of sessions whose id is not known yet. A list of commands may well be half a
-megabyte; no agent needs more than this before it answers."""
+"""Limits for messages of sessions whose id is not known yet. A list of commands can be half a
+megabyte; no agent needs more than this before it responds."""
 
 
 class EarlyMessages(Generic[M]):
-    """Messages that are kept while a session is being opened, until its owner takes them.
+    """Messages kept while a session is being opened, until its owner takes them.
 
     What is left when the last opening is over goes to `dropped`.
     """
@@ -42,7 +41,7 @@ class EarlyMessages(Generic[M]):
 
     @contextmanager
     def expecting(self) -> Iterator[None]:
-        """While a session is being opened whose id only the answer tells."""
+        """Wraps the opening of a session whose id only the response has."""
         self.begin()
         try:
             yield
@@ -50,7 +49,7 @@ class EarlyMessages(Generic[M]):
             self.end()
 
     def begin(self) -> None:
-        """A session is about to be opened; `end` has to follow."""
+        """A session is about to be opened; `end` must follow."""
         self._opening += 1
 
     def end(self) -> None:
@@ -64,7 +63,8 @@ class EarlyMessages(Generic[M]):
                     self._dropped(message)
 
     def keep(self, session_id: str, message: M, size: int) -> bool:
-        """Keep a message of `size` bytes. Returns whether there is a reason and room to keep it."""
+        """Keep a message of `size` bytes. Returns whether it was kept: a session is being
+        opened and there is room."""
         if not self._opening:
             return False
         total = self._size + size
@@ -83,7 +83,7 @@ class EarlyMessages(Generic[M]):
         return True
 
     def take(self, session_id: str) -> list[M]:
-        """The messages of a session that is open now, in the order in which they came."""
+        """The messages of a session that is now open, in order of arrival."""
         if not self._kept:
             return []
         taken = [each for each in self._kept if each[0] == session_id]

@@ -32,16 +32,16 @@ OPTIONS: Final = (
     PermissionOption("always", "Allow it for the whole session", PermissionKind.ALLOW_ALWAYS),
     PermissionOption("reject", "Refuse", PermissionKind.REJECT_ONCE),
 )
-"""What can be answered: no agent has made a list of it."""
+"""The options of a question: the agent sent none."""
 
 
 def reading(session_id: str, path: str) -> Question:
-    """May we read a file for the agent?"""
+    """The question whether to read a file for the agent."""
     return _question(session_id, "read", f"Read {path}", {"path": path})
 
 
 def writing(session_id: str, path: str, content: str | None = None) -> Question:
-    """May we write a file for the agent, with this content if it is known?"""
+    """The question whether to write a file for the agent, with its content if known."""
     return _question(session_id, "edit", f"Write {path}", {"path": path}, content)
 
 
@@ -53,12 +53,13 @@ def running(
     cwd: str | None,
     env: Mapping[str, str] | Sequence[Any],
 ) -> Question:
-    """May we run a command for the agent? Without arguments it may be a line for a shell."""
+    """The question whether to run a command for the agent. Without arguments it may be a shell
+    line."""
     told: dict[str, Any] = {"command": [command, *args] if args else command}
     if cwd is not None:
         told["cwd"] = cwd
     if env:
-        # Their values may be secrets, and that there are some is what counts.
+        # Values may be secrets; only their presence counts.
         told["env"] = True
     return _question(session_id, "execute", f"Run {' '.join((command, *args))}", told)
 
@@ -86,8 +87,8 @@ def _question(
 
 
 class Asker:
-    """A permit, and the guard that goes with it: files are read, and for everything else the permit
-    is asked, unless it has allowed the same when the agent asked for it."""
+    """A permit and the guard derived from it: reads of files are allowed; for everything else
+    the permit is asked, unless it has already allowed the same at the agent's request."""
 
     def __init__(self, permit: Permit, workspace: Path) -> None:
         self._permit = self.handler = permit
@@ -96,7 +97,7 @@ class Asker:
         self._commands: list[object] = []
 
     def decide_with(self, permit: Permit) -> None:
-        """Ask another permit from now on."""
+        """Use another permit from now on."""
         self._permit = self.handler = permit
 
     def permit(self, question: Question) -> Awaitable[Decision] | Decision:
@@ -114,7 +115,7 @@ class Asker:
         return decision
 
     def _allowed(self, question: Question) -> None:
-        # Not at the top: many turns ask nothing.
+        # Not at the top: many turns have no questions.
         from dragoman.client.tool_input import told_of
 
         told = told_of(question.tool_call)
@@ -134,7 +135,7 @@ class Asker:
             command = told.argv if told.argv is not None else "".join(told.lines)
             known = command in self._commands and not told.tainted and told.cwd is None
             if known:
-                # A command that was allowed once runs once.
+                # A command allowed once runs once.
                 self._commands.remove(command)
         return Answer.ALLOW_ONCE if known else self._permit(question)
 
@@ -143,8 +144,8 @@ class Asker:
 
 
 def guarded(permit: Permit, guard: Permit | None, workspace: Path) -> tuple[Permit, Permit]:
-    """A permit and its guard. Without a guard the permit's own `guard` counts, as an `Approver` has
-    one; a permit without one decides about both (`Asker`)."""
+    """A permit and its guard. Without a guard, the permit's own `guard` is used, as in an
+    `Approver`; a permit without one decides about both (`Asker`)."""
     guard = guard or getattr(permit, "guard", None)
     if guard is not None:
         return permit, guard
@@ -155,8 +156,8 @@ def guarded(permit: Permit, guard: Permit | None, workspace: Path) -> tuple[Perm
 async def decided(
     permit: Permit, question: Question, fail: Callable[[UsageError], None] | None = None
 ) -> Decision:
-    """What a permit or a guard says. If it cannot say it, `fail` hears of that, and nothing is
-    allowed; without `fail` it raises."""
+    """Call a permit or a guard. If it fails, `fail` gets the error and nothing is allowed;
+    without `fail` it raises."""
     try:
         answer = permit(question)
         decision = await answer if inspect.isawaitable(answer) else answer
@@ -176,7 +177,7 @@ async def decided(
 
 
 def require(question: Question, answer: Decision) -> None:
-    """Raise `NotPermitted` for what the guard does not allow."""
+    """Raise `NotPermitted` if the guard did not allow it."""
     if not answer.allows:
         over = answer is Answer.CANCEL
         raise NotPermitted(question.title, "the turn is being cancelled" if over else "")

@@ -27,19 +27,20 @@ from dragoman.transports.base import Stream
 from dragoman.wire.peer import Noise, Stray
 
 KEPT_NOISE: Final = 8
-"""Lines of noise that are kept for the sentence. A program that shows its usage shows it first."""
+"""Lines of noise kept for the message. A program that prints its usage prints it first."""
 
 SHOWN_SIZE: Final = 400
-"""Characters of a program's own words in the sentence."""
+"""Maximum characters of a program's output in the message."""
 
 OWN_ERROR: Final = re.compile(
     r"Traceback \(most recent call last\)|^ *File \"[^\"]+\", line \d+$|was never awaited$", re.M
 )
-"""What a Python program says on stderr that ended because of a mistake in it, one in its syntax
-included: how it was started is not what has to be changed."""
+"""What a Python program that ended because of its own bug, such as a syntax error, writes to
+stderr: then the command line is not the problem."""
 
 SHOWN_TRACEBACK_SIZE: Final = 1200
-"""Characters of a traceback in the sentence: its last lines name the place and the exception."""
+"""Maximum characters of a traceback in the message: its last lines have the location and the
+exception."""
 
 _ENTRY: Final = (
     "agents speak their protocol only when they are started for it, often with an argument such as "
@@ -48,11 +49,11 @@ _ENTRY: Final = (
 
 
 SHOWN_LAUNCH: Final = 160
-"""Characters of a command line in an error: enough to know which one it was."""
+"""Maximum characters of a command line in an error: enough to recognise it."""
 
 
 class HandshakeWatch:
-    """Remembers what a program printed that is no message, while it should shake hands."""
+    """Remembers what a program printed during the handshake that is not a message."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -63,7 +64,7 @@ class HandshakeWatch:
 
 
 def shown(command: Sequence[str]) -> str:
-    """A command line as messages name it."""
+    """A command line as shown in messages."""
     words = shlex.join(command)
     return f"`{words if len(words) <= SHOWN_LAUNCH else f'{words[:SHOWN_LAUNCH]}…'}`"
 
@@ -71,7 +72,7 @@ def shown(command: Sequence[str]) -> str:
 def explain(
     error: DragomanError, what: str, stream: Stream | None, noise: list[str]
 ) -> DragomanError:
-    """The error to raise instead of `error`; the same where it is clear by itself."""
+    """The error to raise instead of `error`, or `error` itself if it is clear."""
     match error:
         case AuthRequired():
             return error
@@ -83,16 +84,16 @@ def explain(
             elif error.exit_code == 0 and "python" in what:
                 cause += " In an agent made with dragoman, `agent.run()` is missing."
             if error.signal is not None:
-                cause = "Somebody ended it, or it crashed: start it by hand to see more."
+                cause = "It was killed, or it crashed: start it by hand to see more."
         case CallTimeout():
             happened = f"{what} did not answer within {error.timeout:g} s"
             cause = _silence(noise)
         case LineTooLong():
             happened = f"{what} sent a line that is too long to be an answer"
-            cause = f"It is probably no agent, or was started in the wrong way: {_ENTRY}."
+            cause = f"It is probably not an agent, or was started in the wrong way: {_ENTRY}."
         case ConnectionLost():
             happened = f"{what} ended the connection before it answered"
-            cause = "Whoever listens there is probably no agent."
+            cause = "The program that listens there is probably not an agent."
         case RemoteError():
             happened = f"{what} refused the handshake: {error}"
             cause = (
@@ -100,14 +101,14 @@ def explain(
                 "--dialect NAME on the command line."
             )
         case InvalidAnswer():
-            happened = f"{what} answered with something that is no answer: {error}"
-            cause = "It is probably no agent."
+            happened = f"{what} sent an invalid response: {error}"
+            cause = "It is probably not an agent."
         case _:
             return error
     tail = _tail(error, stream)
     shown_size = SHOWN_TRACEBACK_SIZE if OWN_ERROR.search(tail) else SHOWN_SIZE
     said = f"; on stderr it last said: {tail.strip()[-shown_size:]}" if tail.strip() else ""
-    printed = f"; it printed, which is no message: {' / '.join(noise)[:SHOWN_SIZE]}"
+    printed = f"; it printed, which is not a message: {' / '.join(noise)[:SHOWN_SIZE]}"
     exited = error if isinstance(error, ProcessExited) else None
     return HandshakeFailed(
         f"{happened}{printed if noise else ''}{said}. {cause}",
@@ -120,11 +121,11 @@ def explain(
 
 
 def greeted_in_vain(error: DragomanError, tried: Sequence[str]) -> DragomanError:
-    """The error of the first greeting, for a program that refused those of other dialects, too."""
+    """The error of the first handshake, for a program that also refused those of other dialects."""
     if not isinstance(error, HandshakeFailed):
         return error
     return HandshakeFailed(
-        f"{error} It also refused the greetings of {', '.join(tried[1:])}.",
+        f"{error} It also refused the handshakes of {', '.join(tried[1:])}.",
         exit_code=error.exit_code,
         signal=error.signal,
         stderr_tail=error.stderr_tail,
@@ -137,11 +138,11 @@ _VERSIONS: Final = (
     f"use a version of the agent that speaks ACP {acp.PROTOCOL_VERSION}, or a newer dragoman; "
     "`--any-version` tries it with this one"
 )
-"""What helps where the agent speaks a newer version of the protocol than we do."""
+"""The remedy if the agent speaks a newer version of the protocol than we do."""
 
 
 def other_version(version: str, dialect: str | None) -> ProtocolMismatch:
-    """The error for an agent that answered the handshake with another version of ACP than ours."""
+    """The error for an agent that responded with another version of ACP."""
     ours = acp.PROTOCOL_VERSION
     if not version.isdecimal() or int(version) < ours:
         return ProtocolMismatch(
@@ -174,7 +175,7 @@ def _end(error: ProcessExited) -> str:
 
 def _silence(noise: list[str]) -> str:
     if noise:
-        return f"It talks to a person and not to a program: {_ENTRY}."
+        return f"It talks to a person, not to a program: {_ENTRY}."
     return (
         "Either it waits for something, such as a login, or it was started in a way in which it "
         f"does not listen: {_ENTRY}. If it is only slow, give it more time: "
@@ -185,6 +186,6 @@ def _silence(noise: list[str]) -> str:
 def _tail(error: DragomanError, stream: Stream | None) -> str:
     if isinstance(error, ProcessExited):
         return error.stderr_tail
-    # Only a program has one, and a stream to it knows it also when something else went wrong.
+    # Only a program has one, and its stream knows it even if something else failed.
     tail = getattr(stream, "stderr_tail", None)
     return str(tail()) if callable(tail) else ""

@@ -1,7 +1,7 @@
-"""What an agent wants to know of its user, whatever the dialect: a form, or a page to visit.
+"""An agent's question to its user, in any dialect: a form, or a URL to visit.
 
-Owns the question and its reply in plain JSON. Permissions are another matter, in `permissions`: a
-form never stands for one. How a question arrives and how a reply is put is known by the dialects.
+The question and its reply in plain JSON. Permissions are separate, in `permissions`: a form never
+grants one. The dialects convert questions and replies.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ class Inquiry(Struct, frozen=True):
     """None if it belongs to no session."""
     message: str
     schema: Mapping[str, Any] | None = None
-    """The form as a flat JSON Schema; None if it is a page."""
+    """The form as a flat JSON Schema; None for a URL."""
     url: str | None = None
-    """The page to visit; None if it is a form."""
+    """The URL to visit; None for a form."""
     page_id: str = ""
-    """The agent's name for the page, by which it says later that the user is done there."""
+    """The agent's id for the page, with which it later reports that the user is done."""
     tool_call_id: str | None = None
     native: Any = None
-    """The request as the dialect has it."""
+    """The request in the dialect's own type."""
 
 
 class Reply(Struct, frozen=True):
-    """What the user made of it. Accepting a page is consent to open it, and no more."""
+    """The user's reply. Accepting a URL is consent to open it, and no more."""
 
     action: Action
     content: Mapping[str, Any] | None = None
-    """What was filled in, by the names of the form's properties."""
+    """The values of the form, by property name."""
 
 
 DECLINED: Final = Reply("decline")
 CANCELLED: Final = Reply("cancel")
 
 Inquire: TypeAlias = Callable[[Inquiry], Awaitable[Reply] | Reply]
-"""Asks the user, or answers for him."""
+"""Asks the user, or answers on the user's behalf."""
 
 
 def require_inquire(inquire: object) -> None:
-    """Raise `UsageError` for what cannot be asked a question."""
+    """Raise `UsageError` for what is not such a callback."""
     if inquire is not None and not callable(inquire):
         raise UsageError(
             f"inquire= takes a function that gets an Inquiry and returns a Reply, not {inquire!r}"

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Entering(AbstractAsyncContextManager[T], Generic[T]):
-    """To be entered with ``async with``, and nothing else."""
+    """Can only be entered with ``async with``."""
 
     __slots__ = ("_block", "_use")
 
@@ -31,20 +31,20 @@ class Entering(AbstractAsyncContextManager[T], Generic[T]):
         raise TypeError(self._use)
 
     def __exit__(self, *raised: object) -> None:
-        """Only there to let `with` come as far as the error of `__enter__`."""
+        """Exists only so that `with` reaches the error of `__enter__`."""
 
     def __await__(self) -> NoReturn:
         raise TypeError(self._use)
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"{self._use}; it has no {name!r} of its own")
+        raise AttributeError(f"{self._use}; it has no {name!r} itself")
 
     def __repr__(self) -> str:
         return f"<{self._use}>"
 
 
 class EnteringSync(AbstractContextManager[T], Generic[T]):
-    """To be entered with ``with``, and nothing else."""
+    """Can only be entered with ``with``."""
 
     __slots__ = ("_block", "_use")
 
@@ -62,13 +62,13 @@ class EnteringSync(AbstractContextManager[T], Generic[T]):
         raise TypeError(self._use)
 
     async def __aexit__(self, *raised: object) -> None:
-        """Only there to let `async with` come as far as the error of `__aenter__`."""
+        """Exists only so that `async with` reaches the error of `__aenter__`."""
 
     def __iter__(self) -> NoReturn:
         raise TypeError(self._use)
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"{self._use}; it has no {name!r} of its own")
+        raise AttributeError(f"{self._use}; it has no {name!r} itself")
 
     def __repr__(self) -> str:
         return f"<{self._use}>"

@@ -1,7 +1,7 @@
-"""Questions of an agent that wait for an answer of a person or a policy.
+"""An agent's questions that wait for an answer from a person or a policy.
 
-Cancelling the turn, or a withdrawal by the agent, answers them at once. What a question says, and
-what the answer means, is not known here.
+Cancelling the turn, or withdrawal by the agent, answers them at once. The content of questions and
+answers is not used here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class OpenQuestion:
-    """A question of the agent that waits for its answer, in the task in which it is made."""
+    """One open question of the agent, in the task that answers it."""
 
     __slots__ = ("_called_off", "_task")
 
@@ -28,13 +28,13 @@ class OpenQuestion:
         self._called_off = False
 
     def call_off(self) -> None:
-        """Stop asking, once."""
+        """Cancel the question, once."""
         if not self._called_off:
             self._called_off = True
             self._task.cancel()
 
     def close(self) -> bool:
-        """Take back what `call_off` did to the task. Returns whether the task is to end for
+        """Undo the cancellation by `call_off`. Returns whether the task is cancelled for
         another reason."""
         if self._called_off:
             self._task.uncancel()
@@ -42,13 +42,13 @@ class OpenQuestion:
 
 
 class OpenQuestions:
-    """The questions of the agent that are open in one session."""
+    """The open questions of one session."""
 
     __slots__ = ("_open",)
 
     def __init__(self) -> None:
         self._open: dict[Hashable, OpenQuestion | None] = {}
-        """By name, where the dialect has one. A question that no task works on yet has no value."""
+        """By name, if the dialect has names. A question without a running task has no value."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -63,10 +63,10 @@ class OpenQuestions:
     ) -> T:
         """Wait for an answer; a question that is called off is answered at once with `cancelled`.
 
-        A question with a name has to be announced, and may have been withdrawn since.
+        A question with a name must be announced first, and may have been withdrawn since.
         """
         if (turn is not None and turn.cancelling) or (name is not None and name not in self._open):
-            # That happened before this began.
+            # It was withdrawn before this started.
             self._open.pop(name, None)
             if inspect.iscoroutine(asking):
                 asking.close()
@@ -91,18 +91,18 @@ class OpenQuestions:
         return answer
 
     def announce(self, name: Hashable) -> None:
-        """A question has come. Its task starts behind everything that arrived together with it,
-        and that may be its withdrawal."""
+        """A question arrived. Its task starts after everything that arrived in the same read,
+        which may include its withdrawal."""
         self._open[name] = None
 
     def withdraw(self, name: Hashable) -> None:
-        """The agent wants no answer any more."""
+        """The agent withdrew the question."""
         question = self._open.pop(name, None)
         if question is not None:
             question.call_off()
 
     def call_off(self) -> None:
-        """Stop asking: every open question is answered as cancelled."""
+        """Answer every open question as cancelled."""
         for question in tuple(self._open.values()):
             if question is not None:
                 question.call_off()

@@ -30,7 +30,7 @@ AUTO: Final = "auto"
 
 
 class PlainOptions(Struct, frozen=True, kw_only=True):
-    """The options that a broker gets too: they can be sent to another process as they are."""
+    """The options that a broker gets too: they can be sent unchanged to another process."""
 
     read_files: bool = True
     """Whether the agent may read text files of the workspace through the client."""
@@ -41,28 +41,27 @@ class PlainOptions(Struct, frozen=True, kw_only=True):
     unstable: bool = False
     """Whether to use methods that are not stable in the protocol, such as forking a session."""
     any_version: bool = False
-    """Whether to go on with an agent that answers the handshake with another protocol version."""
+    """Whether to accept an agent that answers the handshake with another protocol version."""
     max_line_size: int | None = None
-    """The longest message in bytes; a longer one ends the connection. None: the limit of the
-    peer's descriptor, or else the default."""
+    """Maximum message size in bytes; a longer message ends the connection. None: the limit of
+    the peer's descriptor, or else the default."""
 
 
 class StreamOptions(PlainOptions, frozen=True, kw_only=True):
-    """The options that count once a stream to the agent is open, whatever the dialect."""
+    """The options that apply once a stream to the agent is open, in any dialect."""
 
     permit: Permit = deny_all
-    """Decides about permissions. The default refuses all of them."""
+    """Decides about permissions. The default refuses all."""
     guard: Permit | None = None
     """Decides about files and commands that the agent reads, writes and runs through the client
-    (`dragoman.client.file_guard`). None: `connect` asks `permit`; a client on an open stream serves
-    what is offered."""
+    (`dragoman.client.file_guard`). None: `connect` asks `permit`; a client on an open stream
+    serves what is offered."""
     inquire: Inquire | None = None
-    """Answers questions of the agent to its user. None: the agent is told that it cannot ask."""
+    """Answers the agent's questions to its user. None: the agent learns that it cannot ask."""
     visits: bool = False
     """Whether `inquire` can also send the user to a URL."""
     budgets: Budgets | None = None
-    """How long to wait for what. None: the budgets of the peer's descriptor, or else the
-    defaults."""
+    """Timeouts. None: the budgets of the peer's descriptor, or else the defaults."""
     on_event: Callable[[model.Event], None] | None = None
     """Called with every event of the connection, from its first message on."""
     name: str = "dragoman"
@@ -73,24 +72,24 @@ class ConnectOptions(StreamOptions, frozen=True, kw_only=True):
     """Environment, limits, services offered, budgets and callbacks of a connection to a peer."""
 
     dialect: str = AUTO
-    """The dialect to speak. ``auto``: the one of the peer's descriptor, or else it is detected."""
+    """The dialect to use. ``auto``: the one in the peer's descriptor, or else it is detected."""
     env: Mapping[str, str] | None = None
     """Variables to set for the agent's program."""
     inherit: Iterable[str] = ()
-    """Names of our variables that the agent's program may see too."""
+    """Names of our variables that the agent's program also gets."""
     on_stderr: Callable[[bytes], None] | None = None
-    """Called with what the agent's program writes to its stderr."""
+    """Called with the stderr output of the agent's program."""
     cache: Cache | None = None
-    """Keeps what was detected about a program."""
+    """Caches what was detected about a program."""
     details: Mapping[str, Any] | None = None
-    """Options that only one dialect has, by their names in its own options."""
+    """Options of one dialect only, by their names in its own options."""
 
 
 class DialectOptions(StreamOptions, frozen=True, kw_only=True):
-    """What the client of every dialect has besides; each dialect adds options of its own."""
+    """Options of the client of every dialect; each dialect adds its own."""
 
     title: str | None = None
-    """The name of the client for people, where the dialect has a field for it."""
+    """The display name of the client, if the dialect has a field for it."""
     version: str = __version__
     """The version of the client."""
     on_noise: Callable[[Noise | Stray], None] | None = None
@@ -98,10 +97,10 @@ class DialectOptions(StreamOptions, frozen=True, kw_only=True):
 
 
 def named_dialect(word: str) -> str:
-    """The dialect that a user names, or ``auto``. Raises `UsageError` for an unknown word."""
+    """The dialect a user names, or ``auto``. Raises `UsageError` for an unknown name."""
     if word == AUTO:
         return word
-    # Not at the top: few callers name one, and it loads what starts programs.
+    # Not at the top: few callers name one, and it imports the code that starts programs.
     from dragoman.client.connect import OPENERS
     from dragoman.dialects.discovery import dialect_named
 
@@ -133,12 +132,12 @@ def for_dialect(kind: type[D], options: ConnectOptions, dialect: str, **changes:
 
 
 def require_options(options: ConnectOptions) -> None:
-    """Raise `UsageError` for options that would only be missed later, or never."""
+    """Raise `UsageError` for invalid options that would otherwise fail later, or never."""
     require_permit(options.permit)
     if options.guard is not None:
         require_permit(options.guard, "guard")
     if options.inquire is not None:
-        # Not at the top: most callers cannot be asked.
+        # Not at the top: most callers have no such callback.
         from dragoman.client.inquiries import require_inquire
 
         require_inquire(options.inquire)

@@ -1,8 +1,7 @@
-"""What to answer when an agent asks for permission.
+"""Answers to an agent's permission requests.
 
-Owns the presets and the choice of an option. It does not know how a question arrives. An option is
-always chosen by its kind: ids and names are arbitrary (two real agents call rejecting "cancel"),
-and an option of a kind that we do not know is never chosen.
+Defines the presets and how an option is chosen: always by its kind. Ids and names are arbitrary
+(two real agents call rejecting "cancel"), and an option of an unknown kind is never chosen.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ class Answer(enum.Enum):
     REJECT_ONCE = "reject_once"
     REJECT_ALWAYS = "reject_always"
     CANCEL = "cancel"
-    """No decision: the turn is being cancelled. For refusing, reject: an agent may take this as
+    """No decision: the turn is being cancelled. To refuse, reject: an agent may take this as
     the end of the turn."""
 
-    # Each is one of its kind, so this is the same as the enumeration's own, but not in Python.
+    # Each member is a singleton, so this equals the enum's own hash, but is not written in Python.
     __hash__ = object.__hash__
 
     @property
@@ -37,7 +36,7 @@ class Answer(enum.Enum):
 
 
 class Chosen(Struct, frozen=True):
-    """The very option that somebody chose: several options may give the same answer."""
+    """One particular option: several options may give the same answer."""
 
     option_id: str
     answer: Answer
@@ -53,7 +52,7 @@ Decision: TypeAlias = Answer | Chosen
 
 
 class Option(Protocol):
-    """What a question offers, in whatever dialect."""
+    """An option of a question, in any dialect."""
 
     @property
     def option_id(self) -> str: ...
@@ -64,7 +63,7 @@ class Option(Protocol):
 class Question(Struct, frozen=True, gc=False):
     """One request for permission."""
 
-    # A Struct, because agents ask a lot: making a frozen dataclass takes longer than the answer.
+    # A Struct, because agents ask a lot: creating a frozen dataclass takes longer than the answer.
 
     session_id: str
     tool_call_id: str
@@ -73,9 +72,9 @@ class Question(Struct, frozen=True, gc=False):
     """The tool's kind, such as ``read`` or ``execute``; ``other`` if the agent did not say."""
     options: Sequence[Option]
     tool_call: Any
-    """The tool call as the dialect has it, with locations, content and raw input."""
+    """The tool call in the dialect's own type, with locations, content and raw input."""
     request_id: str = ""
-    """As in the event that told of the question, where events are made."""
+    """The id in the question's event, if events are made."""
 
 
 Permit: TypeAlias = Callable[[Question], Awaitable[Decision] | Decision]
@@ -85,11 +84,11 @@ _PRESETS: Final = {
     "approve-reads": "approve_reads",
     "deny-all": "deny_all",
 }
-"""The functions of this module by the names that presets have on the command line."""
+"""The presets of this module by their names on the command line."""
 
 
 def require_permit(permit: object, option: str = "permit") -> None:
-    """Raise `UsageError` for what cannot be asked for a decision."""
+    """Raise `UsageError` for what is not such a callback."""
     if callable(permit):
         return
     known = _PRESETS.get(permit) if isinstance(permit, str) else None
@@ -101,15 +100,15 @@ def require_permit(permit: object, option: str = "permit") -> None:
 
 
 def wrong_answer(permit: object, answer: object) -> UsageError:
-    """The error for a function that answers a question with something else than an answer."""
+    """The error for a permit that returns something other than an answer."""
     return UsageError(
-        f"the permit {_name_of(permit)} returned {answer!r:.80}: it has to return an Answer, "
-        "such as Answer.ALLOW_ONCE or Answer.REJECT_ONCE; it was taken for a refusal"
+        f"the permit {_name_of(permit)} returned {answer!r:.80}: it must return an Answer, "
+        "such as Answer.ALLOW_ONCE or Answer.REJECT_ONCE; it counts as a refusal"
     )
 
 
 def failed_permit(permit: object, error: Exception) -> UsageError:
-    """The error for a function that raises where it should decide."""
+    """The error for a permit that raises."""
     failure = UsageError(
         f"the permit {_name_of(permit)} raised {type(error).__name__}: {error}; nothing was allowed"
     )
@@ -130,23 +129,24 @@ _FALLBACKS: Final[dict[Answer, tuple[str, ...]]] = {
     Answer.REJECT_ALWAYS: ("reject_always", "reject_once"),
     Answer.CANCEL: (),
 }
-"""The kinds of options that give an answer, the best first."""
+"""The kinds of options that give an answer, best first."""
 
 READING: Final = frozenset({"read", "search", "think"})
-"""Kinds of tools that change nothing and reach nothing outside."""
+"""Kinds of tools that change nothing and access nothing outside."""
 
 
 def choose(options: Sequence[Option], answer: Decision) -> str | None:
-    """The id of the first option that says `answer`; None if none does (then it is cancelled)."""
+    """The id of the first option that means `answer`; None if there is none (then it is
+    cancelled)."""
     if isinstance(answer, Chosen):
-        # It counts for what its option says, so it has to be one of these and of that kind.
+        # It must be one of these options and of the kind it claims.
         fits = (
             option.option_id == answer.option_id and option.kind == answer.answer.value
             for option in options
         )
         return answer.option_id if any(fits) else None
     if not isinstance(answer, Answer):
-        raise UsageError(f"a permission is answered with an Answer, not with {answer!r}")
+        raise UsageError(f"answer a permission with an Answer, not with {answer!r}")
     for wanted in _FALLBACKS[answer]:
         for option in options:
             if option.kind == wanted:
@@ -155,9 +155,9 @@ def choose(options: Sequence[Option], answer: Decision) -> str | None:
 
 
 def settled(options: Sequence[Option], answer: Decision) -> tuple[str | None, Decision]:
-    """The option to answer with, and what the answer then is.
+    """The option to answer with, and the resulting answer.
 
-    Where nothing that was offered means an approval, nothing is allowed, and it counts as refused.
+    If no option means an approval, nothing is allowed, and the answer counts as a refusal.
     """
     option_id = choose(options, answer)
     if option_id is None and answer.allows:
@@ -173,8 +173,8 @@ def approve_all(question: Question) -> Answer:
 def approve_reads(question: Question) -> Answer:
     """Allow what only reads; refuse the rest.
 
-    What a tool call would do counts, not only what the agent calls it: a read with a command is
-    refused, and so is one with a diff, or with input of which nothing is known.
+    What a tool call would do counts, not only the agent's name for it: a read with a command is
+    refused, and so is one with a diff or with unknown input.
     """
     return Answer.ALLOW_ONCE if _only_reads(question) else Answer.REJECT_ONCE
 
@@ -182,7 +182,7 @@ def approve_reads(question: Question) -> Answer:
 def _only_reads(question: Question) -> bool:
     if question.kind not in READING:
         return False
-    # Not at the top: many turns ask nothing.
+    # Not at the top: many turns have no questions.
     from dragoman.client.tool_input import told_of
 
     told = told_of(question.tool_call)
@@ -195,7 +195,7 @@ def deny_all(question: Question) -> Answer:
 
 
 class Denial(Struct, frozen=True):
-    """A permission that was refused in a turn, for the record."""
+    """A permission refused in a turn, for the record."""
 
     tool_call_id: str
     title: str

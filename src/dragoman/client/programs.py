@@ -1,7 +1,7 @@
 """Start the program of an agent, check its command line, and identify it for a cache.
 
-A program is identified by the real path of its file, its size and when it was changed. What is
-remembered of one is not known here; `dragoman.dialects.discovery` has the cache's shape.
+A program is identified by the real path of its file, its size and its modification time.
+`dragoman.dialects.discovery` defines the cache.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def start_program(
     timeout: float,
     on_stderr: Callable[[bytes], None] | None = None,
 ) -> Stream:
-    """A stream to a new program."""
+    """Start a program and return its stream."""
     try:
         async with asyncio.timeout(timeout):
             return await transports.spawn(
@@ -42,7 +42,7 @@ async def start_program(
 
 def program_of(argv: Sequence[str]) -> Program | None:
     """What identifies a program for a cache; None if there is no such file."""
-    # Of an interpreter with a script, the script is the program.
+    # For an interpreter with a script, the script is the program.
     script = argv[1] if len(argv) > 1 and os.path.isfile(argv[1]) else None
     path = script or which(argv[0])
     if path is None:
@@ -52,18 +52,18 @@ def program_of(argv: Sequence[str]) -> Program | None:
 
 
 def program_at(address: str) -> Program:
-    """What identifies the program at an address for a cache. The address may hold a secret, so only
-    its digest is kept."""
+    """What identifies the program at an address for a cache. The address may contain a secret,
+    so only its digest is kept."""
     return Program(f"address {_digest(address)}", 0, 0)
 
 
 def launch_of(argv: Sequence[str], folder: str | os.PathLike[str] = "") -> str:
-    """What tells two launches of one program apart: they may well speak two dialects, or be two
-    programs of one interpreter, which then is known by its file (in `folder`, where it is started).
-    Arguments may hold secrets, so only their digest is kept."""
+    """What distinguishes two launches of one program: they may speak two dialects, or be two
+    programs of one interpreter, identified by their files (relative to `folder`, where it is
+    started). Arguments may contain secrets, so only their digest is kept."""
     words = list(argv[1:])
     for word in words:
-        # Of an interpreter with options, the first file is the program.
+        # For an interpreter with options, the first file is the program.
         with contextlib.suppress(OSError, ValueError):
             info = os.stat(os.path.join(folder, word))
             if stat.S_ISREG(info.st_mode):
@@ -85,9 +85,9 @@ def require_words(target: object) -> None:
         )
     if isinstance(target, bytes | Mapping | Set) or not isinstance(target, Iterable):
         kind = type(target).__name__
-        raise UsageError(f"an agent is named by text or a list of words, not by {kind}")
+        raise UsageError(f"an agent is given as a string or a list of words, not {kind}")
     words = list(target)
     if strange := [word for word in words if not isinstance(word, str)]:
-        raise UsageError(f"the words of a command line are text, and {strange[0]!r} is not")
+        raise UsageError(f"the words of a command line must be strings; {strange[0]!r} is not")
     if len(words) == 1 and len(words[0].split()) > 1 and not Path(words[0]).exists():
         raise UsageError(f"each word of a command line is one item: pass {words[0].split()!r}")

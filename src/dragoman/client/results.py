@@ -1,7 +1,7 @@
 """How a turn ended, and what an error says about it.
 
-Owns `Result`, the way from errors to outcomes, and how an error carries the agent's stderr. It does
-not know when a turn ends: `conversation` does.
+Defines `Result`, maps errors to outcomes, and attaches the agent's stderr to errors. `conversation`
+decides when a turn ends.
 """
 
 from __future__ import annotations
@@ -39,25 +39,24 @@ class Result(msgspec.Struct, frozen=True):
 
     outcome: Outcome
     text: str
-    """What the agent said."""
+    """The agent's text."""
     stop: str = ""
-    """The other side's own word for why it stopped."""
+    """The agent's own stop reason."""
     failure: Failure | None = None
     usage: Usage | None = None
     denials: tuple[Denial, ...] = ()
-    """Permissions that were refused on the way."""
+    """The permissions that were refused."""
     error: DragomanError | None = None
-    """What went wrong on our side of the wire, for those who want to raise it."""
+    """The error on our side of the wire, for callers that want to raise it."""
     truncated: bool = False
-    """Whether `text` is only the beginning of what the agent said, see
-    `ConversationTurn.max_text_size`."""
+    """Whether `text` is cut off, see `ConversationTurn.max_text_size`."""
     approvals: int = 0
-    """How many permissions were given on the way, by a person or a policy."""
+    """How many permissions were granted, by a person or a policy."""
     ended_by_denial: bool = False
-    """Whether nothing came after a refusal but the end."""
+    """Whether the turn ended right after a refusal."""
 
     def __repr__(self) -> str:
-        """The outcome, the text, and what is not as usual."""
+        """The outcome, the text, and anything unusual."""
         shown = (
             f"{each.name}={value!r}"
             for each in msgspec.structs.fields(self)
@@ -67,16 +66,16 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the turn can be taken for done."""
+        """Whether the turn counts as done."""
         return self.outcome.good
 
     def require_ok(self) -> Self:
-        """Raise unless the turn can be taken for done."""
+        """Raise unless the turn counts as done."""
         if self.ok:
             return self
         if self.error is not None:
             if (said := stderr_of(self.error)) and not hasattr(self.error, "__notes__"):
-                # Python shows it behind the traceback. It stays out of the error's own text.
+                # Python shows it after the traceback. It stays out of the error's own text.
                 self.error.add_note(f"the agent said on stderr:\n{said}")
             raise self.error
         detail = self.failure.message if self.failure else self.stop
@@ -84,19 +83,19 @@ class Result(msgspec.Struct, frozen=True):
 
 
 BY_DENIAL: Final = frozenset({Outcome.OK, Outcome.CANCELLED})
-"""How agents put an end that a refusal has caused."""
+"""Outcomes that agents report when a refusal ended the turn."""
 
 _SAID: Final = BY_DENIAL | {
     *(Outcome.EMPTY, Outcome.REFUSED, Outcome.TRUNCATED, Outcome.FAILED, Outcome.UNKNOWN),
 }
-"""Ends that are only the agent's word for a turn. A crash or a timeout has reasons of its own."""
+"""Outcomes that are only the agent's word. A crash or a timeout has its own reasons."""
 
 
 def outcome_with(outcome: Outcome, *, denials: int, approvals: int, cancelled: bool) -> Outcome:
-    """The outcome of a turn in which permissions were asked for.
+    """The outcome of a turn with permission requests.
 
-    Where some were denied and none was approved the turn was denied, whatever the agent says
-    afterwards. `cancelled`: whether we have cancelled it.
+    If some were denied and none was approved, the turn was denied, whatever the agent says
+    afterwards. `cancelled`: whether we cancelled it.
     """
     if denials and not approvals and outcome in _SAID:
         return outcome if cancelled and outcome is Outcome.CANCELLED else Outcome.DENIED
@@ -104,7 +103,7 @@ def outcome_with(outcome: Outcome, *, denials: int, approvals: int, cancelled: b
 
 
 def explain(error: DragomanError) -> tuple[Outcome, Failure]:
-    """What an error says about how a turn ended."""
+    """The outcome and failure for an error that ended a turn."""
     kind = ErrorKind.PEER
     code: int | str | None = error.error_class
     data: Any = None
@@ -122,7 +121,7 @@ def explain(error: DragomanError) -> tuple[Outcome, Failure]:
         case BudgetExceeded():
             outcome = Outcome.TIMED_OUT
         case BrokerError():
-            # The prompt did not get as far as the peer.
+            # The prompt did not reach the peer.
             outcome, kind = Outcome.FAILED, ErrorKind.OVERLOADED
         case InvalidAnswer():
             outcome, kind = Outcome.PROTOCOL_ERROR, ErrorKind.PARSE
@@ -137,7 +136,7 @@ def explain(error: DragomanError) -> tuple[Outcome, Failure]:
         case AdapterFailed() | PolicyNotEnforced():
             outcome = Outcome.FAILED
         case UsageError() if type(error) is UsageError:
-            # A mistake of the caller, such as a permit that raises, has ended it.
+            # A mistake of the caller, such as a permit that raises, ended it.
             outcome = Outcome.FAILED
         case _:
             outcome = Outcome.UNKNOWN
@@ -145,17 +144,17 @@ def explain(error: DragomanError) -> tuple[Outcome, Failure]:
 
 
 class PeerEnd(msgspec.Struct, frozen=True, rename="camel"):
-    """How a peer ended a turn, on its way through a gateway that can only answer with an error."""
+    """How a peer ended a turn, sent through a gateway that can only respond with an error."""
 
     outcome: Outcome
     stop: str = ""
     failure: Failure | None = None
     by_error: bool = False
-    """Whether the peer answered the prompt with an error, and did not report a failure itself."""
+    """Whether the peer answered the prompt with an error instead of reporting a failure."""
 
 
 def with_end(data: Any, result: Result) -> Any:
-    """The data of an error that answers a prompt, with how the peer ended the turn."""
+    """The data of an error response to a prompt, including how the peer ended the turn."""
     if not (data is None or isinstance(data, dict)):
         return data
     end = PeerEnd(result.outcome, result.stop, result.failure, result.error is not None)
@@ -163,7 +162,7 @@ def with_end(data: Any, result: Result) -> Any:
 
 
 def peer_end(error: DragomanError) -> PeerEnd | None:
-    """How the peer ended the turn, in an error of a gateway or a broker before it."""
+    """How the peer ended the turn, from the error of a gateway or broker in front of it."""
     data = error.data if isinstance(error, RemoteError) else None
     ours = data.get(_OURS) if isinstance(data, dict) else None
     told = ours.get(_ENDED) if isinstance(ours, dict) else None
@@ -173,12 +172,12 @@ def peer_end(error: DragomanError) -> PeerEnd | None:
         end = msgspec.convert(told, PeerEnd)
     except msgspec.ValidationError:
         return None
-    # An error is never a good end, whatever it says.
+    # An error is never a good end, whatever it claims.
     return None if end.outcome.good else end
 
 
 def own_error(error: DragomanError, end: PeerEnd) -> DragomanError | None:
-    """The error of the peer itself among such an error; None if it has reported a failure."""
+    """The peer's own error inside such an error; None if it reported a failure."""
     if not end.by_error or end.outcome is Outcome.AUTH_REQUIRED or end.failure is None:
         return error if end.by_error else None
     assert isinstance(error, RemoteError)
@@ -188,20 +187,21 @@ def own_error(error: DragomanError, end: PeerEnd) -> DragomanError | None:
 
 
 def stderr_size(stream: object) -> int:
-    """How many bytes the program behind a stream wrote to its stderr; 0 if it is not a program."""
+    """How many bytes the program behind a stream has written to stderr; 0 if it is not a
+    program."""
     size = getattr(stream, "stderr_size", 0)
     return size if isinstance(size, int) else 0
 
 
 def stderr_since(stream: object, since: int) -> str:
-    """The end of what it wrote after so many bytes."""
+    """The end of the output after that many bytes."""
     tail = getattr(stream, "stderr_tail", None)
     return str(tail(since)) if callable(tail) else ""
 
 
 MAX_STDERR_SIZE: Final = 16 * 1024
-"""Characters of an agent's stderr that travel and are stored with its error: a traceback ends with
-what counts."""
+"""Maximum characters of an agent's stderr that are sent and stored with its error: the end of a
+traceback is what counts."""
 
 _OURS: Final = "dragoman"
 _TAIL: Final = "stderrTail"
@@ -209,18 +209,18 @@ _ENDED: Final = "ended"
 
 
 def _with_ours(data: dict[str, Any] | None, name: str, value: Any) -> dict[str, Any]:
-    """The data of an error with something that is ours, beside what else is."""
+    """The data of an error with one of our fields added."""
     ours = (data or {}).get(_OURS)
     return {**(data or {}), _OURS: {**(ours if isinstance(ours, dict) else {}), name: value}}
 
 
 def stderr_of(error: DragomanError | None) -> str:
-    """The end of the agent's stderr that an error carries; empty if it carries none."""
+    """The end of the agent's stderr in an error; empty if there is none."""
     tail = error.stderr_tail if isinstance(error, RemoteError) else ""
     if len(tail) <= MAX_STDERR_SIZE:
         return tail
     end = tail[-MAX_STDERR_SIZE:]
-    # The cut may have gone through a secret, and the rest of one does not look like it.
+    # The cut may have split a secret, and its rest is not recognisable.
     return end.partition("\n" if "\n" in end else " ")[2]
 
 
@@ -244,8 +244,8 @@ def split_stderr(data: Any) -> tuple[str, Any]:
 
 
 def add_stderr(error: RemoteError, read: Callable[[], str]) -> RemoteError:
-    """An internal error of an agent with the end of its stderr: as a dragoman in between has sent
-    it, else what `read` returns."""
+    """An internal error of an agent with the end of its stderr: as sent by a dragoman in
+    between, else what `read` returns."""
     if error.code != codes.INTERNAL_ERROR or error.stderr_tail:
         return error
     tail, data = split_stderr(error.data)
@@ -256,7 +256,7 @@ def add_stderr(error: RemoteError, read: Callable[[], str]) -> RemoteError:
 
 
 def failure_record(failure: Failure, error: DragomanError | None) -> dict[str, Any]:
-    """A failure as a job stores it: with the end of the stderr that `error` carries."""
+    """A failure as stored with a job: with the end of the stderr in `error`."""
     told: dict[str, Any] = msgspec.to_builtins(failure, enc_hook=str)
     if tail := stderr_of(error):
         told["stderr_tail"] = tail
@@ -264,7 +264,7 @@ def failure_record(failure: Failure, error: DragomanError | None) -> dict[str, A
 
 
 def usage_record(usage: Usage | None) -> dict[str, Any] | None:
-    """What a turn has used as a job stores it: what is known of it."""
+    """A turn's usage as stored with a job: its known values."""
     if usage is None:
         return None
     told: dict[str, Any] = msgspec.to_builtins(usage, enc_hook=str)
@@ -272,8 +272,8 @@ def usage_record(usage: Usage | None) -> dict[str, Any] | None:
 
 
 def complete_usage(usage: Usage | None, told: Usage | None) -> Usage | None:
-    """What the end of a turn says of it, with what only was told before: how full the context is,
-    and in most agents the cost."""
+    """The usage at the end of a turn, completed from earlier reports: the context usage, and in
+    most agents the cost."""
     if usage is None or told is None:
         return usage or told
     return msgspec.structs.replace(
@@ -285,8 +285,8 @@ def complete_usage(usage: Usage | None, told: Usage | None) -> Usage | None:
 
 
 def stop_of(error: DragomanError) -> str:
-    """The word for why a turn stopped that was answered with an error: the agent's own where the
-    error carries it, as ours does for a stop reason that says that the turn failed."""
+    """The stop reason of a turn that ended with an error: the agent's own if the error has it,
+    as ours does for a stop reason that means a failed turn."""
     if isinstance(error, RemoteError) and isinstance(error.data, dict):
         said = error.data.get("stopReason")
         if isinstance(said, str) and said:
@@ -315,20 +315,20 @@ _STATUS: Final = (
     r"(?:^|\bstatus\b|\bstatus[ _-]?code\b|\bhttp\b|\bhttp/\d(?:\.\d)?|\berror\b|\bcode\b)"
     r"[\"':=( ]*"
 )
-"""What stands before the number of an HTTP status in the words of an error."""
+"""What precedes the number of an HTTP status in an error message."""
 
 _LOGIN: Final = re.compile(
     _STATUS + r"(?:401|403)\b|\bunauthori[sz]ed\b|authentication[ _](?:failed|error|required)"
     r"|(?:invalid|incorrect|missing|expired)[ _](?:x-)?api[ _-]?key|api[ _-]key not valid"
     r"|invalid authentication|token (?:has |is )?(?:expired|invalid)|not logged in",
 )
-"""The words of a model that did not accept the key, or of an agent that has none."""
+"""Messages of a model that did not accept the key, or of an agent without one."""
 
 _QUOTA: Final = re.compile(
     _STATUS + r"429\b|\b429\b(?! (?!errors|responses)[a-z]+s\b)|(?<!disk )quota|rate[ _-]?limit"
     r"|too many requests|usage limit|resource[ _]exhausted|out of credits?|credit balance"
 )
-"""The words of a limit that was reached. A full disk has a quota, too, and 429 files are many."""
+"""Messages about a reached limit. A full disk has a quota too, and "429 files" is a count."""
 
 _STATUS_FIELDS: Final = (
     *("status", "statusCode", "status_code", "httpStatus", "http_status", "httpStatusCode"),
@@ -339,13 +339,13 @@ _NAME_FIELDS: Final = ("status", "code", "type")
 
 _STATUS_DEPTH: Final = 6
 _STATUS_ENTRIES: Final = 32
-"""How deep and how wide the data of an error is searched for a status."""
+"""How deep and how wide an error's data is searched for a status."""
 
 _NOT_FOUND: Final = ("not found", "unknown", "invalid session identifier", "no previous sessions")
 
 
 def error_kind(code: int, message: str, data: Any) -> ErrorKind:
-    """The kind of a JSON-RPC error. Its words only refine the kind, they never cause a resend."""
+    """The kind of a JSON-RPC error. The message only refines the kind; it never causes a resend."""
     kind = _CODES.get(code, ErrorKind.PEER)
     if kind is not ErrorKind.PEER and code not in (-32603, -32602, -32600):
         return kind
@@ -364,7 +364,7 @@ def error_kind(code: int, message: str, data: Any) -> ErrorKind:
     status = _status_in(data, _STATUS_DEPTH)
     if status is not None:
         return status
-    # The end of a text is not a beginning of the other, so that both are looked at alone.
+    # Search both texts separately: a match must not span the end of one and the start of the other.
     for said in (details, message.lower()):
         if _QUOTA.search(said):
             return ErrorKind.RATE_LIMITED
@@ -374,13 +374,13 @@ def error_kind(code: int, message: str, data: Any) -> ErrorKind:
 
 
 def _is_validation(data: Any) -> bool:
-    """Whether the data lists what is wrong with a request, as validators do."""
+    """Whether the data lists validation errors of a request."""
     return isinstance(data, list) or (isinstance(data, dict) and "_errors" in data)
 
 
 def _status_in(data: Any, depth: int) -> ErrorKind | None:
-    """A refused login or a reached limit, by an HTTP status or the name of an error among its
-    data; None if there is neither."""
+    """A refused login or a reached limit, found by an HTTP status or an error name in the data;
+    None if there is neither."""
     if depth == 0:
         return None
     if isinstance(data, list):
@@ -398,7 +398,7 @@ def _status_in(data: Any, depth: int) -> ErrorKind | None:
 
 def _status_of(data: dict[str, Any]) -> ErrorKind | None:
     for name in _STATUS_FIELDS:
-        # Some write the number as a text.
+        # Some write the number as a string.
         if str(data.get(name)) in ("401", "403", "429"):
             return _CODES[int(data[name])]
     for name in _NAME_FIELDS:

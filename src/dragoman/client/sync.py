@@ -102,7 +102,7 @@ class BlockingPeer:
             yield BlockingConversation(conversation, self._loop)
 
     def list_sessions(self, cwd: str | Path | None = None) -> list[SessionSummary]:
-        """The sessions that the other side remembers."""
+        """The sessions that the agent remembers."""
 
         async def collect() -> list[SessionSummary]:
             return [summary async for summary in self._peer.list_sessions(cwd)]
@@ -136,7 +136,7 @@ class BlockingConversation:
         return self._conversation.id
 
     def replayed(self) -> Sequence[model.Event]:
-        """The history that was replayed when the session was opened."""
+        """The history replayed when the session was opened."""
         self._loop.run(self._conversation.wait_replayed)
         return self._conversation.replayed
 
@@ -158,7 +158,7 @@ class BlockingConversation:
             return turn.wait()
 
     def steer(self, prompt: str | Block | Sequence[Block]) -> None:
-        """Add to the turn that is running."""
+        """Add input to the running turn."""
         self._loop.run(lambda: self._conversation.steer(prompt))
 
     def set_mode(self, mode_id: str) -> None:
@@ -189,9 +189,9 @@ class BlockingTurn:
             yield from batch
 
     async def _next(self) -> list[model.Event]:
-        """What has happened, at least one event; nothing at the end.
+        """The next events, at least one; empty at the end.
 
-        All that is there goes in one piece: from thread to thread costs more than an event does.
+        All available events are passed at once: switching threads costs more than an event.
         """
         batch: list[model.Event] = []
         async for event in self._turn:
@@ -209,7 +209,7 @@ class BlockingTurn:
         return self._turn.result
 
     def cancel(self) -> None:
-        """Ask the agent to stop. Go on iterating for what it still has to say, and for the end."""
+        """Ask the agent to stop. Keep iterating for its remaining output and the end."""
 
         async def cancel() -> None:
             self._turn.cancel()
@@ -218,13 +218,14 @@ class BlockingTurn:
 
 
 class _Loop:
-    """An event loop in a thread, from the entering to the leaving of a block."""
+    """An event loop in a thread, for the duration of a block."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._started = threading.Event()
-        # It ends with its block. A daemon, so that a program that never leaves the block ends too.
+        # It ends with its block. A daemon, so that a program that never leaves the block can still
+        # exit.
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._main()), name="dragoman", daemon=True
         )
@@ -247,15 +248,15 @@ class _Loop:
         await self._stop.wait()
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run in the loop and wait for it. Interrupted, it is cancelled there and its end awaited,
-        so that nobody else works on the same thing at the same time.
+        """Run a coroutine in the loop and wait for it. If interrupted, it is cancelled there and
+        awaited, so that nothing else works on the same object meanwhile.
 
-        The coroutine is made in the loop, too: an interrupt between the making of it here and the
-        handing over would leave one that nobody awaits.
+        The coroutine is created in the loop as well: an interrupt between creating it here and
+        handing it over would leave one that is never awaited.
         """
         loop = self._loop
         if threading.current_thread() is self._thread:
-            raise UsageError("this would wait for itself: it is called in the connection's loop")
+            raise UsageError("this call would deadlock: it runs in the connection's own loop")
         if loop is None or not self._thread.is_alive():
             raise ConnectionClosed()
         outcome: Future[T] = Future()
@@ -287,13 +288,13 @@ class _Loop:
             return outcome.result()
         except BaseException:
             if not ended.is_set():
-                # After `begin`, should that be on its way: the loop takes them in order.
+                # After `begin`, if that is pending: the loop runs them in order.
                 loop.call_soon_threadsafe(cancel)
                 ended.wait()
             raise
 
     def entered(self, block: AbstractAsyncContextManager[T]) -> AbstractContextManager[T]:
-        """The same block for a program without a loop."""
+        """The same block for a program without an event loop."""
         return _entered(block, self)
 
 
@@ -303,7 +304,7 @@ def _entered(block: AbstractAsyncContextManager[T], loop: _Loop) -> Iterator[T]:
     try:
         yield value
     finally:
-        # Without what went wrong: an interrupt is the business of this thread and not of the loop.
+        # Without the exception: an interrupt concerns this thread, not the loop.
         loop.run(lambda: _coroutine(lambda: block.__aexit__(None, None, None)))
 
 
@@ -312,8 +313,8 @@ async def _coroutine(make: Callable[[], Any]) -> Any:
 
 
 def _in_thread(asking: Callable[[Q], Any], refused: Any = Answer.REJECT_ONCE) -> Callable[[Q], Any]:
-    """The same decision, made where it may block without stopping the loop."""
-    # The presets never block, and by them it is known what they allow.
+    """The same decision, in a thread where it may block without stopping the loop."""
+    # The presets never block, and are recognised by identity for what they allow.
     if inspect.iscoroutinefunction(asking) or asking in (approve_all, approve_reads, deny_all):
         return asking
 
@@ -331,13 +332,13 @@ def _in_thread(asking: Callable[[Q], Any], refused: Any = Answer.REJECT_ONCE) ->
             try:
                 answer = asking(question)
             finally:
-                # A decision that fails is a refusal; the thread shows why. The loop may be gone
-                # by now, and so is the question then.
+                # A failed decision is a refusal; the thread shows why. The loop may have ended by
+                # now, and the question with it.
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(settle, answer)
 
-        # Not one of the loop's own threads: those are waited for at its end, and a person who is
-        # asked may never answer.
+        # Not one of the loop's own threads: the loop joins those at its end, and a person may never
+        # answer.
         threading.Thread(target=ask, name="dragoman permit", daemon=True).start()
         answer = await decided
         return await answer if inspect.isawaitable(answer) else answer

@@ -1,9 +1,9 @@
-"""What a tool call would do, as far as the agent has said it.
+"""What a tool call would do, according to the agent.
 
-Owns what is taken out of a tool call: the paths, the command, and what shows of its kind whatever
-the agent calls it. Names of fields in a tool's input are the tools' own, so the usual ones are
-known here and a path anywhere in the input counts. It decides nothing: presets are in
-`permissions`, rules in `dragoman.policy`.
+Extracts from a tool call the paths, the command, and the kinds that its input shows, whatever the
+agent calls it. Field names differ between tools, so the usual ones are listed here, and a path
+anywhere in the input counts. It decides nothing: presets are in `permissions`, rules in
+`dragoman.policy`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 MAX_DEPTH: Final = 8
-"""Tables inside of tables of a tool's input that are looked at."""
+"""Maximum nesting depth that is searched in a tool's input."""
 
 PATH_NAMES: Final = frozenset(
     """
@@ -27,7 +27,7 @@ TARGET_NAMES: Final = frozenset(
     destination dest destination_path to to_path new_path newpath output_path outputpath
     """.split()
 )
-"""Fields that name what is made. Nothing that only reads has one."""
+"""Fields that name what is created. No tool that only reads has one."""
 LINE_NAMES: Final = frozenset(
     "command commands cmd cmds commandline command_line shell_command bash_command script".split()
 )
@@ -69,7 +69,7 @@ FLAG_NAMES: Final = frozenset(
     include_line_numbers top_k n timeout timeout_ms explain _a _b _c _i _n _l _o _u
     """.split()
 )
-"""Fields of tools that only read whose values are numbers, or yes and no."""
+"""Fields of tools that only read, with number or boolean values."""
 KNOWN_NAMES: Final = (
     PATH_NAMES
     | LINE_NAMES
@@ -80,7 +80,7 @@ KNOWN_NAMES: Final = (
     | SEARCH_NAMES
     | READ_NAMES
 )
-"""Fields whose words are understood here. Arguments without a command are not."""
+"""Fields that are understood here. Arguments without a command are not."""
 
 
 class ToolInput:
@@ -89,34 +89,34 @@ class ToolInput:
     def __init__(self) -> None:
         self.paths: list[str] = []
         self.lines: list[str] = []
-        """Commands that came as lines for a shell."""
+        """Commands given as shell lines."""
         self.argv: tuple[str, ...] | None = None
-        """The command that came word by word."""
+        """The command given as a list of words."""
         self.kinds: set[str] = set()
-        """Kinds that show in the input, whatever the agent claims."""
+        """Kinds that the input shows, whatever the agent claims."""
         self.hidden = False
-        """Whether a command is to run that the agent did not show."""
+        """Whether it runs a command that the agent did not show."""
         self.tainted = False
-        """Whether the command comes with an environment or input of its own."""
+        """Whether the command has its own environment or input."""
         self.cwd: str | None = None
         self.unknown = False
-        """Whether there are words of which nothing is known."""
+        """Whether there is input that is not understood."""
         self.written: list[str] = []
-        """Texts that it would write or replace, as its input has them."""
+        """Texts that it would write or replace, as in its input."""
         self.makes = False
-        """Whether it names a file that is made of another."""
+        """Whether it names a file that is created from another."""
         self.searches = False
-        """Whether it says what to look for."""
+        """Whether it has a search pattern."""
 
     @property
     def runs(self) -> bool:
-        """Whether it is about a command."""
+        """Whether it involves a command."""
         return bool(self.lines) or self.argv is not None or self.hidden
 
     def shows_reading(self, kind: str) -> bool:
-        """Whether a call of this kind, which claims to read, says what it reads and nothing else.
+        """Whether a call of this kind, which claims to read, shows what it reads and nothing else.
 
-        A thought needs no file. A command is judged by what it runs, and not here.
+        A thought needs no file. A command is judged elsewhere, by what it runs.
         """
         if self.unknown or self.makes or self.kinds:
             return False
@@ -124,14 +124,14 @@ class ToolInput:
 
 
 def told_of(call: Any) -> ToolInput:
-    """What a tool call says it would do, in whatever dialect it came."""
+    """What a tool call says it would do, in any dialect."""
     told = ToolInput()
     for location in _each(part(call, "locations")):
         path = part(location, "path")
         if isinstance(path, str):
             _paths([path], told)
     for content in _each(part(call, "content")):
-        # A diff has a path beside its texts, in every dialect.
+        # A diff has a path next to its texts, in every dialect.
         path = part(content, "path")
         if isinstance(path, str):
             _paths([path], told)
@@ -144,7 +144,7 @@ def told_of(call: Any) -> ToolInput:
 
 
 def part(value: Any, *names: str) -> Any:
-    """A part of a value by the first of its names that it has, in a struct or in a table."""
+    """The first of these names that a value has, in a struct or a dict."""
     for name in names:
         part = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
         if part is not None:
@@ -159,15 +159,15 @@ def _each(value: Any) -> Iterable[Any]:
 def _look(value: Any, name: str, told: ToolInput, depth: int) -> None:
     if isinstance(value, Mapping):
         if depth == 0:
-            # Nobody nests so deep who wants to be read.
+            # No honest input is nested this deep.
             told.hidden = True
             return
-        # A list, because two spellings of one name must not hide one another.
+        # A list, because two spellings of one name must not hide each other.
         fields = [(_name(key), item) for key, item in value.items()]
         arguments = [item for name, item in fields if name in ARGUMENT_NAMES]
         for name, item in fields:
             if " " in name or "\n" in name:
-                # Not the name of a field: the words are what it says.
+                # Not a field name but its value.
                 told.unknown = True
             _field(name, item, arguments, told)
             _look(item, name, told, depth - 1)
@@ -188,7 +188,7 @@ def _look(value: Any, name: str, told: ToolInput, depth: int) -> None:
 
 def _name(key: object) -> str:
     text = str(key).replace("-", "_")
-    # `filePath` and `file_path` are one name.
+    # `filePath` and `file_path` are the same name.
     return "".join(
         f"_{char}" if char.isupper() and at and text[at - 1].islower() else char
         for at, char in enumerate(text)
@@ -208,7 +208,7 @@ def _field(name: str, item: Any, arguments: Sequence[Any], told: ToolInput) -> N
         _paths([each for each in (item, *_each(item)) if isinstance(each, str)], told)
         told.makes = told.makes or (name in TARGET_NAMES and isinstance(item, str) and bool(item))
     elif name in WRITE_NAMES and item not in (None, [], {}):
-        # An empty text empties a file.
+        # An empty text clears a file.
         told.kinds.add("edit")
     elif name in CODE_NAMES and isinstance(item, str):
         told.hidden = True
@@ -249,7 +249,7 @@ def _command(name: str, item: Any, arguments: Any, told: ToolInput) -> None:
 def _words(argv: tuple[str, ...], told: ToolInput) -> None:
     if told.argv is not None and told.argv != argv:
         told.hidden = True
-    # A word with a NUL byte is none that a program can be given.
+    # A word with a NUL byte cannot be passed to a program.
     if any("\0" in word for word in argv):
         told.hidden = True
     told.argv = argv

@@ -1,12 +1,12 @@
-"""The life of a turn, whatever the dialect.
+"""The life cycle of a turn, in any dialect.
 
-Owns the order of a turn's items, its end, its budgets, and cancelling. It does not know how a
-prompt is sent or what the items are: a client of a dialect subclasses `BaseTurn` and does.
+Covers the order of a turn's items, its end, its budgets and cancelling. A dialect's client
+subclasses `BaseTurn` to send the prompt and define the items.
 
     new ──begin──▶ running ──answer──▶ ended
                       │ cancel            ▲
                       ▼                   │ answer, or the grace period is over
-                  cancelling ─────────────┘ (then the session is given up)
+                  cancelling ─────────────┘ (then the session is abandoned)
 
 Cancelling an ended turn does nothing, so a late cancel cannot hit the next turn.
 """
@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 
 
 class TurnStage(enum.Enum):
-    """Where a turn is in its life."""
+    """The stage of a turn."""
 
     NEW = "new"
     RUNNING = "running"
@@ -47,7 +47,7 @@ class TurnStage(enum.Enum):
 
 
 class Prompted(Protocol):
-    """What a turn needs to know of its session, in any dialect."""
+    """What a turn needs from its session, in any dialect."""
 
     id: str
     turn: Any
@@ -61,7 +61,7 @@ class Prompted(Protocol):
 
 
 class TurnEndMark(Struct, Generic[Result], frozen=True):
-    """Stands in the lane behind the last item."""
+    """Put in the lane after the last item."""
 
     result: Result | None = None
     error: DragomanError | None = None
@@ -105,10 +105,10 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self._why: DragomanError | None = None
         self._end: TurnEndMark[Result] | None = None
         self._last: TurnEndMark[Result] | None = None
-        """The end, before the consumer has got to it."""
+        """The end, before the consumer has reached it."""
         self._over = asyncio.Event()
         self.approvals = 0
-        """How many permissions were given, by a person or a policy."""
+        """How many permissions were granted, by a person or a policy."""
         self.denials: list[Denial] = []
         self.state = TurnStage.NEW
 
@@ -122,21 +122,21 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     @abc.abstractmethod
     def _send(self) -> Call:
-        """Send the prompt; whatever ends the turn has to call `_finish`."""
+        """Send the prompt; whatever ends the turn must call `_finish`."""
 
     @abc.abstractmethod
     def _send_cancel(self) -> None:
-        """Ask the other side to stop."""
+        """Ask the agent to stop."""
 
     @abc.abstractmethod
     def _cancelled(self) -> Result:
-        """The result of a turn whose cancel was never answered."""
+        """The result of a turn whose cancel got no response."""
 
     def _failed(self, error: DragomanError) -> TurnEndMark[Result]:
-        """The end of a turn that failed: by default its consumer gets the error raised."""
+        """The end of a failed turn: by default its consumer gets the exception."""
         return TurnEndMark(error=error)
 
-    # -- life
+    # -- start and end
 
     async def __aenter__(self) -> Self:
         await self.begin()
@@ -150,26 +150,26 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     ) -> None:
         self.cancel()
         try:
-            # Bounded by the grace period. If this wait is cancelled too, its timer goes on.
+            # Bounded by the grace period. If this wait is cancelled too, its timer keeps running.
             await self._over.wait()
-            # What was not read is dropped, and the turn has its result all the same.
+            # Unread items are dropped; the turn still has its result.
             self._end = self._end or self._last
         finally:
             self._lane.close()
 
     async def begin(self) -> None:
-        """Send the prompt. ``async with`` does it."""
+        """Send the prompt. ``async with`` does this."""
         if self.state is not TurnStage.NEW:
-            raise UsageError("a turn is begun once")
+            raise UsageError("a turn can begin only once")
         session = self.session
         await session.wait_replayed()
         if session.unusable:
-            raise SessionUnusable(f"the session {session.id} was given up; open another")
+            raise SessionUnusable(f"the session {session.id} was abandoned; open another")
         if session.turn is not None:
             raise TurnInProgress(f"a turn of the session {session.id} is still running")
         session.turn = self
         self.state = TurnStage.RUNNING
-        # Not earlier: a turn that is never begun shall not leave a queue with the connection.
+        # Not earlier: a turn that never begins must not leave a queue with the connection.
         self._lane = Lane(self._flow)
         try:
             self._call = self._send()
@@ -192,13 +192,14 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         except AttributeError:
             raise UsageError("the turn has not begun: use it as `async with`") from None
         if lane.items:
-            # Without a coroutine for what is already there: this is every item of a fast agent.
+            # Without a coroutine if the item is already there: this runs for every item of a fast
+            # agent.
             item = lane.take()
         else:
             if self._end is not None:
                 raise StopAsyncIteration
             item = await lane.get()
-        # `type` and not isinstance, which asks the metaclass of a Struct: this is every item.
+        # `type`, not isinstance, which calls the metaclass of a Struct: this runs for every item.
         if type(item) is not TurnEndMark:
             return item  # type: ignore[return-value]
         self._end = item
@@ -215,11 +216,11 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     @property
     def result(self) -> Result:
-        """How the turn ended. Raises what ended it if it failed, and UsageError before its end."""
+        """How the turn ended. Raises its error if it failed, and UsageError before its end."""
         if self._end is None:
             raise UsageError(
                 "the turn has not ended: iterate to its end or call `await turn.wait()`, or leave "
-                "its `async with` block, which cancels it, before you ask for its result"
+                "its `async with` block, which cancels it, before you read its result"
             )
         if self._end.error is not None:
             raise self._end.error
@@ -227,7 +228,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         return self._end.result
 
     def cancel(self) -> None:
-        """Ask the agent to stop. Go on iterating for what it still has to say, and for the end."""
+        """Ask the agent to stop. Keep iterating for its remaining output and the end."""
         if self.state is not TurnStage.RUNNING:
             return
         self.state = TurnStage.CANCELLING
@@ -241,27 +242,27 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     @property
     def cancelling(self) -> bool:
-        """Whether a cancel was sent and the end is still to come."""
+        """Whether a cancel was sent and the end is still pending."""
         return self.state is TurnStage.CANCELLING
 
     # -- for the session
 
     def put(self, item: Item, size: int) -> None:
-        """An item of this turn arrived in `size` bytes; 0 if it is one of ours and no sign of
-        life of the other side."""
+        """Add an item of this turn, received in `size` bytes; 0 for an item of ours, which is
+        not a sign of life."""
         if size:
             self._watchdog.signs += 1
         self._lane.put(item, size)
 
     def put_unhurried(self, item: Item, size: int) -> None:
-        """`put` for what nobody waits for: its consumer is woken a few milliseconds later, unless
-        something else wakes it before."""
+        """`put` for items that are not urgent: the consumer is woken a few milliseconds later,
+        unless something else wakes it before."""
         if size:
             self._watchdog.signs += 1
         self._lane.put_unhurried(item, size)
 
     def answered(self, question: Question, answer: Decision) -> None:
-        """A permission was given, or refused, or nobody answered any more."""
+        """A permission was granted, refused, or cancelled."""
         if answer.allows:
             self.approvals += 1
         elif answer is not Answer.CANCEL:
@@ -272,21 +273,21 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self.denials.append(denial)
 
     def question_opened(self) -> None:
-        """The agent asked us something: its silence is ours now."""
+        """The agent asked a question: its silence no longer counts."""
         self._watchdog.signs += 1
         self._watchdog.open_questions += 1
-        # Whoever shows the question may have to show first what it is about.
+        # The consumer may have to show first what the question is about.
         self._lane.wake()
 
     def question_closed(self) -> None:
-        """We answered: from now on its silence is its own again."""
+        """The question was answered: the agent's silence counts again."""
         self._watchdog.signs += 1
         self._watchdog.open_questions -= 1
 
     # -- inside
 
     def fail(self, why: DragomanError) -> None:
-        """End the turn for a reason of our own, which is its error then."""
+        """End the turn with this error, for a reason of our own."""
         if self.state is TurnStage.RUNNING:
             self._why = why
             self.cancel()
@@ -297,14 +298,14 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self.cancel()
 
     def _abandon(self) -> None:
-        """A cancel was not answered: settle without the other side and give the session up."""
+        """A cancel got no response: settle without the agent and abandon the session."""
         self.session.unusable = True
         self._finish(TurnEndMark(result=self._cancelled()))
         if self._call is not None:
             self._call.give_up(UsageError("cancelled without an answer"))
 
     def _finish(self, end: TurnEndMark[Result]) -> None:
-        """The turn is over; the first end counts."""
+        """End the turn; the first end counts."""
         if self.state is TurnStage.ENDED:
             return
         self.state = TurnStage.ENDED
@@ -314,7 +315,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         if self.session.turn is self:
             self.session.turn = None
         if self._why is not None:
-            # A budget that ran out is the reason, however the other side took the cancel.
+            # A budget that ran out is the reason, whatever the agent made of the cancel.
             end = self._failed(self._why)
         self._last = end
         self._lane.put(end, 0)

@@ -252,7 +252,7 @@ async def test_an_observer_that_fails_stops_nothing(caplog: pytest.LogCaptureFix
     feed = EventFeed("words", client.connection, fail)
     with caplog.at_level(logging.ERROR, "dragoman.client"):
         feed.emit_unknown("m", b"{}", "why")
-    assert "observer of a connection's events failed" in caplog.text
+    assert "on_event callback of a connection failed" in caplog.text
     await client.aclose()
 
 

@@ -148,7 +148,7 @@ async def test_a_program_that_refuses_every_greeting_is_told_by_the_first(
     fake = table(acp=RemoteError(-32602, "no"))
     with pytest.raises(HandshakeFailed) as caught:
         await found(fake, "x")
-    assert "also refused the greetings of oneshot, tagged, keyed" in str(caught.value)
+    assert "also refused the handshakes of oneshot, tagged, keyed" in str(caught.value)
 
 
 @aio

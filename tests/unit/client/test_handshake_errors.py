@@ -38,9 +38,9 @@ class Program(MemoryStream):
         (ProcessExited(exit_code=None, signal=11), ["killed by signal 11", "crashed"]),
         (CallTimeout("initialize", 30), ["within 30 s", "does not listen", "more time"]),
         (LineTooLong(10), ["too long"]),
-        (ConnectionEnded(), ["ended the connection", "no agent"]),
+        (ConnectionEnded(), ["ended the connection", "not an agent"]),
         (RemoteError(-32601, "what?"), ["what? (-32601)", "--dialect NAME"]),
-        (InvalidAnswer("x"), ["no answer: x"]),
+        (InvalidAnswer("x"), ["invalid response: x"]),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -67,7 +67,7 @@ def test_what_a_program_printed_and_its_last_words_are_told() -> None:
     assert isinstance(explained, HandshakeFailed)
     assert explained.noise == ("Welcome!", ">")
     assert explained.stderr_tail == "no key is set\n"
-    assert "no message: Welcome! / >; on stderr it last said: no key is set." in str(explained)
+    assert "not a message: Welcome! / >; on stderr it last said: no key is set." in str(explained)
     assert "talks to a person" in str(explained)
 
 
