@@ -1,15 +1,15 @@
 """A stream with faults, put around any other stream.
 
-It owns what can go wrong with bytes on their way, one small value for each: slow, cut off, mixed
-with garbage, silent, half closed, cut in other places. A fault counts the bytes of its own
-direction, so a test says exactly where it strikes. There is no clock and no chance here.
+Each fault of a byte stream is one small value: slow, cut off, mixed with garbage, silent, half
+closed, split in other places. A fault counts the bytes of its own direction, so a test sets exactly
+where it takes effect. No clock and no random numbers are used.
 
-The stream inside is any `dragoman.transports.Stream`; faults of processes are not made here.
+The inner stream is any `dragoman.transports.Stream`; faults of processes are not covered here.
 
     stream = FaultyStream(inner, [Slow(), Cut(at=120, failure="broken")])
 
-Faults of one direction work one after the other in the order given, each on what the one before
-let through. Outbound faults cut lines, so they suit carriers of bytes, not WebSockets.
+Faults of one direction apply in the order given, each to what the previous one let through.
+Outbound faults split lines, so they suit byte carriers, not WebSockets.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Stage = Callable[[bytes], Iterator[Item]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slow:
-    """Only a few bytes at a time, with a turn of the event loop after each."""
+    """Pass only a few bytes at a time, with an iteration of the event loop after each."""
 
     size: int = 1
     direction: Direction = "inbound"
@@ -48,9 +48,9 @@ class Slow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """The stream is over after `at` bytes. The rest is lost.
+    """The stream ends after `at` bytes. The rest is lost.
 
-    The other side notices at once if the stream inside is in memory, else when it is closed.
+    The other side notices at once if the inner stream is in memory, otherwise when it is closed.
     """
 
     at: int
@@ -60,7 +60,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Garbage:
-    """`data` appears after `at` bytes, and the true bytes go on behind it."""
+    """`data` appears after `at` bytes, followed by the real bytes."""
 
     at: int
     data: bytes = b"\x00\xff garbage \xfe\n"
@@ -69,7 +69,8 @@ class Garbage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silent:
-    """After `at` bytes everything is taken and nothing passes on. Only the real end is heard."""
+    """After `at` bytes everything is accepted and nothing is passed on. Only the real end gets
+    through."""
 
     at: int = 0
     direction: Direction = "inbound"
@@ -77,14 +78,15 @@ class Silent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalfClosed:
-    """After `at` bytes from them, they end their side; what we write is still taken."""
+    """After `at` bytes from the other side, it ends its direction; our writes are still
+    accepted."""
 
     at: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rechunk:
-    """The bytes are cut where `cut` cuts them. It gets each chunk and returns its pieces."""
+    """Split the bytes with `cut`, which gets each chunk and returns its pieces."""
 
     cut: Callable[[bytes], Iterable[bytes]]
     direction: Direction = "inbound"
@@ -94,7 +96,7 @@ Fault = Slow | Cut | Garbage | Silent | HalfClosed | Rechunk
 
 
 class FaultyStream(Stream):
-    """A stream around another one. It owns the stream inside and closes it."""
+    """A stream around another one. It owns the inner stream and closes it."""
 
     def __init__(self, stream: Stream, faults: Iterable[Fault]) -> None:
         self._inner = stream
@@ -121,7 +123,7 @@ class FaultyStream(Stream):
             self._loop.call_soon(receiver.stream_ended, self._failure)
             return
         self._inner.start(_Inside(self))
-        # Faults at byte 0 strike without waiting for a first byte, but not from inside this call.
+        # Faults at byte 0 take effect without a first byte, but not inside this call.
         self._loop.call_soon(self._inbound.feed, b"")
 
     def write(self, data: bytes) -> None:
@@ -157,7 +159,7 @@ class FaultyStream(Stream):
             self._inner.resume_reading()
 
     async def aclose(self) -> None:
-        # What was taken is sent, as a stream promises, only no longer slowly.
+        # Accepted bytes are sent, as a stream promises, but no longer slowly.
         self._outbound.flush()
         self._inbound.stop()
         try:
@@ -178,7 +180,7 @@ class FaultyStream(Stream):
             self._receiver.data_received(data)
 
     def _send(self, data: bytes) -> None:
-        # Slow bytes are sent with no caller to tell; the next caller is told.
+        # Slow bytes are sent without a caller; the next caller gets the error.
         if self._write_failure is None:
             try:
                 self._inner.write(data)
@@ -198,7 +200,7 @@ class FaultyStream(Stream):
     def _end_outbound(self, failure: ConnectionLost) -> None:
         self._inbound.stop()
         self._over(failure)
-        # This runs inside `write`, from where a stream never calls its receiver.
+        # This runs inside `write`, where a stream never calls its receiver.
         self._loop.call_soon(self._tell, failure)
 
     def _fail(self, failure: ConnectionLost) -> None:
@@ -226,7 +228,7 @@ class FaultyStream(Stream):
 
 
 class _Inside:
-    """What the inner stream tells; apart from the stream, so that users do not see its methods."""
+    """Receives from the inner stream; separate from the stream, to hide its methods from users."""
 
     def __init__(self, stream: FaultyStream) -> None:
         self._stream = stream
@@ -239,9 +241,9 @@ class _Inside:
 
 
 class _Lane:
-    """One direction: the faults in a row, and behind them what waits because it is slow or paused.
+    """One direction: its faults in order, and the bytes that wait because it is slow or paused.
 
-    Without `Slow`, and unless paused, everything passes in the call that brought it.
+    Without `Slow`, and unless paused, everything passes in the call that delivered it.
     """
 
     def __init__(
@@ -363,7 +365,8 @@ _FAILURES: dict[str, Callable[[], ConnectionLost]] = {
 
 
 def _struck_at(at: int, strike: Stage, *, always: bool = False) -> Stage:
-    """Lets `at` bytes pass, then strikes on the rest of that chunk: once, or on all that follow."""
+    """Lets `at` bytes pass, then acts on the rest of that chunk: once, or on everything after
+    it."""
     passed = 0
     struck = False
 
@@ -374,7 +377,7 @@ def _struck_at(at: int, strike: Stage, *, always: bool = False) -> Stage:
             return
         head, rest = data[: at - passed], data[at - passed :]
         passed += len(head)
-        # An empty head goes on too: a later fault at byte 0 waits for it.
+        # An empty head is passed on too: a later fault at byte 0 waits for it.
         yield head
         if passed == at:
             struck = True

@@ -1,14 +1,14 @@
 """A peer that follows a script, as a real child process.
 
-It owns the steps a script is made of and the program that plays them: what it reads, says and
-does wrong stands in the test that uses it. It uses plain `json` and `os` and nothing of dragoman,
-so that it is a witness of its own, and it starts as fast as the interpreter does.
+Defines the steps of a script and the program that plays them: what it reads, sends and does wrong
+is written in the test that uses it. It uses plain `json` and `os` and nothing of dragoman, so that
+it is an independent check, and it starts as fast as the interpreter.
 
     stream = await spawn(command(Expect("initialize"), Reply({"ok": True}), Exit(3)))
 
-The same by hand: ``python -m dragoman.testing.scripted SCRIPT``, where SCRIPT is the JSON that
-`dumps` writes, or a file that holds it. After its last step a peer reads to the end of its input
-and exits with 0, as a polite program does. It never lives longer than `LIFE_LIMIT` seconds.
+By hand: ``python -m dragoman.testing.scripted SCRIPT``, where SCRIPT is the JSON that `dumps`
+writes, or a file that contains it. After its last step a peer reads to the end of its input and
+exits with 0. It never lives longer than `LIFE_LIMIT` seconds.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 LIFE_LIMIT = 120
-"""Seconds after which a peer and its grandchildren end in any case, should a test lose them."""
+"""Seconds after which a peer and its grandchildren always end, in case a test loses them."""
 
 UNEXPECTED = 70
-"""The exit code of a peer that got something else than its script expects; stderr says what."""
+"""The exit code of a peer that received something its script does not expect; stderr says what."""
 
 _READ_SIZE = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """Read the next message, which must have this method. Everything waits for it, so that a
-    notification from the test is the way to say "now"."""
+    """Read the next message, which must have this method. All later steps wait for it, so a
+    test can send a notification to say "now"."""
 
     method: str
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectAnswer:
-    """Read the next message, which must be the answer to the request with this id."""
+    """Read the next message, which must be the response to the request with this id."""
 
     id: int | str
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer the request that was expected last, or the last with the method `to`. Saying it
-    twice makes a duplicate; after other steps it is late."""
+    """Answer the request that was expected last, or the last with the method `to`. Used twice
+    it makes a duplicate; after other steps it is late."""
 
     result: Any = None
     to: str | None = None
@@ -57,7 +57,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """Send a notification, or many: then ``n`` in the params counts them from 0."""
+    """Send a notification, or several: then ``n`` in the params counts them from 0."""
 
     method: str
     params: dict[str, Any] | None = None
@@ -73,7 +73,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class SendBytes:
-    """Send bytes as they are, without a newline unless they have one."""
+    """Send these bytes; a newline only if they contain one."""
 
     data: bytes
     times: int = 1
@@ -81,7 +81,7 @@ class SendBytes:
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """Answer every request with its own params, to the end of the input."""
+    """Answer every request with its own params, until the end of the input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +93,22 @@ class FloodStderr:
 
 @dataclass(frozen=True, slots=True)
 class CloseStdout:
-    """Close the output and live on."""
+    """Close the output and keep running."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloseStdin:
-    """Stop reading, so that whoever writes gets a broken pipe, and live on."""
+    """Stop reading, so that a writer gets a broken pipe, and keep running."""
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoreTerminate:
-    """From now on do not end when asked to by a signal."""
+    """From now on ignore signals to end."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpawnGrandchild:
-    """Leave a process behind that keeps stdout and stderr open, and tell its pid with a
+    """Leave a process behind that keeps stdout and stderr open, and send its pid in a
     notification ``scripted/grandchild``. Not on Windows."""
 
     new_session: bool = False
@@ -116,7 +116,7 @@ class SpawnGrandchild:
 
 @dataclass(frozen=True, slots=True)
 class GoSilent:
-    """Neither read nor write any more; not even the end of the input ends it."""
+    """Stop reading and writing; not even the end of the input ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Die:
-    """Die of this signal."""
+    """Die from this signal."""
 
     signal: int = 9
 
@@ -141,14 +141,14 @@ _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in Step.__args__}
 
 
 def dumps(steps: Sequence[Step]) -> str:
-    """A script as JSON: a list of objects with the name of the step beside its fields. Bytes are
-    written as text, one character for each."""
+    """A script as JSON: a list of objects with the step's name next to its fields. Bytes are
+    written as text, one character each."""
     script = [{"step": type(step).__name__, **asdict(step)} for step in steps]
     return json.dumps(script, default=lambda data: str(data, "latin-1"))
 
 
 def loads(text: str) -> list[Step]:
-    """The script that `dumps` wrote."""
+    """Read the script that `dumps` wrote."""
     steps: list[Step] = []
     for fields in json.loads(text):
         kind = _KINDS[fields.pop("step")]
@@ -161,7 +161,7 @@ def loads(text: str) -> list[Step]:
 def command(*steps: Step) -> list[str]:
     """The command that plays these steps, for `dragoman.transports.spawn`.
 
-    The file is run by its path, so that it needs neither dragoman nor anything else installed.
+    The file is run by its path, so neither dragoman nor anything else needs to be installed.
     """
     return [sys.executable, "-I", "-S", os.path.abspath(__file__), dumps(steps)]
 
@@ -178,7 +178,7 @@ class _Peer:
             for _ in self._lines:
                 pass
         except (BrokenPipeError, EOFError):
-            # The other side has gone, so there is nobody left to play for.
+            # The other side disconnected, so the script ends.
             pass
         os._exit(0)
 
@@ -282,7 +282,7 @@ def _leave_grandchild(*, new_session: bool) -> int:
 
 
 def main(script: str) -> NoReturn:
-    """Play a script given as JSON or as the name of a file that holds it."""
+    """Play a script given as JSON or as the path of a file that contains it."""
     _limit_life()
     if not script.lstrip().startswith("["):
         with open(script, encoding="utf-8") as file:

@@ -1,10 +1,9 @@
 """An agent that misbehaves in one way at a time, as a real child process.
 
-This package owns the bad manners of agents: each is a fault with a name, and `healthy` is the
-agent without one. It speaks ACP v1 with plain `json` and `os`, so that it can do wrong at any level
-and is a witness of its own. `faults` names the faults, `agent` is the agent, `turns` what it does
-about a prompt, `pipe` its bytes, `children` its processes, and `table` what the verification ladder
-has to find.
+Each kind of misbehaviour is a fault with a name, and `healthy` is the agent without one. It speaks
+ACP v1 with plain `json` and `os`, so that it can break the protocol at any level and is an
+independent check. `faults` names the faults, `agent` is the agent, `turns` handles prompts, `pipe`
+its bytes, `children` its processes, and `table` has what the verification ladder must find.
 
     python -m dragoman.testing.chaos --fault never-asks
 """

@@ -1,7 +1,7 @@
 """``python -m dragoman.testing.chaos --fault NAME``: an agent with one fault on stdio.
 
-``--list`` prints the faults. The program ends with its input, unless its fault says otherwise, and
-after two minutes in any case.
+``--list`` prints the faults. The program ends when its input ends, unless its fault says otherwise,
+and always after two minutes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="An agent that speaks ACP on stdin and stdout, with one fault.",
         epilog="Example: python -m dragoman.testing.chaos --fault ignores-cancel",
     )
-    parser.add_argument("--fault", default=faults.HEALTHY, metavar="NAME", help="what is wrong")
+    parser.add_argument("--fault", default=faults.HEALTHY, metavar="NAME", help="the fault")
     parser.add_argument("--list", action="store_true", help="list the faults and do nothing")
     given = parser.parse_args(argv)
     if given.list:

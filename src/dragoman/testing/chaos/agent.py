@@ -1,6 +1,6 @@
 """The chaos agent: a small agent that speaks ACP v1, with one fault.
 
-Owns the loop, the methods and the sessions, which it keeps in files in their folders so that
+Has the loop, the methods and the sessions, which are stored in files in their directories so that
 another process of it remembers them. Turns are in `turns`, bytes in `pipe`, processes in
 `children`.
 """
@@ -22,7 +22,7 @@ from dragoman.testing.chaos.turns import Ask, Pause, Steps, Turn, TurnFailed, us
 
 VERSION: Final = "1.0"
 MEMORY: Final = ".chaos"
-"""The folder in a session's folder where it is remembered."""
+"""The directory inside a session's directory where the session is stored."""
 
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
@@ -37,7 +37,7 @@ USAGE: Final = b"error: unexpected argument '--acp' found\n\nUsage: chaos [OPTIO
 
 
 class Refused(Exception):
-    """A request is answered with an error."""
+    """Makes the response to a request an error."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class Refused(Exception):
 
 
 class _Running:
-    """A turn that has not ended, and what it waits for."""
+    """A running turn, and what it waits for."""
 
     def __init__(self, id: Any, session: str, turn: Turn, text: str) -> None:
         self.id = id
@@ -97,7 +97,7 @@ class Agent:
         return 0
 
     def _rest(self) -> float | None:
-        """Seconds until a turn wants to go on."""
+        """Seconds until a turn continues."""
         times = [each.wakes_at for each in self._running if each.wakes_at is not None]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
@@ -268,7 +268,7 @@ class Agent:
         return session
 
     def _recall(self, given: dict[str, Any]) -> dict[str, Any]:
-        """A session that this or another process remembers."""
+        """A session remembered by this or another process."""
         id, cwd = str(given.get("sessionId")), str(given.get("cwd"))
         if self._fault == "accepts-unknown-sessions":
             return self._sessions.setdefault(id, {"id": id, "cwd": cwd, "said": ["once"]})
@@ -307,7 +307,7 @@ class Agent:
         self._pipe.send({"method": "session/update", "params": params})
 
     def _go_on(self, running: _Running, answer: Any) -> None:
-        """Let a turn run until it waits again or ends."""
+        """Run a turn until it waits again or ends."""
         try:
             step = running.steps.send(answer)
         except StopIteration as ended:
@@ -340,7 +340,7 @@ class Agent:
 
 
 def _settings(fault: str) -> dict[str, Any]:
-    """What can be chosen in a session."""
+    """The modes and models of a session."""
     suffix = "-preview" if fault == "preview-models" else ""
     models = [{"value": f"{name}{suffix}", "name": name} for name in MODELS]
     option = {
@@ -364,7 +364,7 @@ def main(fault: str) -> int:
     try:
         return Agent(fault).run()
     except BrokenPipeError:
-        # The other side has gone.
+        # The client disconnected.
         return 0
     except KeyboardInterrupt:
         return 130

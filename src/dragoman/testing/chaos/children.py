@@ -1,8 +1,7 @@
 """The processes that a chaos agent starts: MCP servers, commands, and those it leaves behind.
 
-Owns their starting, by fork and nothing else, because this program stands for agents that know
-nothing of dragoman's care for processes. None lives longer than `LIFE_LIMIT` seconds. Not on
-Windows.
+Starts them by plain fork, because this program stands for agents that do not use dragoman's process
+handling. None lives longer than `LIFE_LIMIT` seconds. Not on Windows.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from typing import Final, NoReturn
 from dragoman.transports.process.environment import find_program
 
 LIFE_LIMIT: Final = 120
-"""Seconds after which an agent and whatever it left behind end in any case."""
+"""Seconds after which an agent and everything it left behind end in any case."""
 
 
 def limit_life() -> None:
-    """End this process some day, should whoever started it lose it."""
+    """Set an alarm that ends this process, in case its parent loses it."""
     if hasattr(signal, "alarm"):
         signal.alarm(LIFE_LIMIT)
 
@@ -38,7 +37,7 @@ def leave_behind(*, daemon: bool) -> None:
 
 
 def stay() -> NoReturn:
-    """Do nothing, and do not end."""
+    """Sleep until killed."""
     while True:
         signal.pause()
 
@@ -52,7 +51,7 @@ def run(command: str, *, cwd: str) -> int:
 
 
 class McpServer:
-    """A running MCP server on pipes, which is told the beginning of a conversation."""
+    """A running MCP server on pipes, which gets the start of a conversation."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, cwd: str) -> None:
         source, self._input = os.pipe()
@@ -78,7 +77,7 @@ class McpServer:
         return answer
 
     def end(self) -> None:
-        """End its input and wait for its exit."""
+        """Close its input and wait for its exit."""
         os.close(self._input)
         os.close(self.output)
         os.waitpid(self.pid, 0)
@@ -87,7 +86,7 @@ class McpServer:
 def _become(argv: Sequence[str], *, cwd: str, env: Mapping[str, str] | None = None) -> NoReturn:
     try:
         os.chdir(cwd)
-        # Neither the pipes of others nor ours are its business.
+        # It must not get the pipes of others, or ours.
         os.closerange(3, 256)
         environment = {**os.environ, **(env or {})}
         os.execve(find_program(argv[0], environment=environment), [*argv], environment)

@@ -1,7 +1,7 @@
 """The names of the faults, and what an agent with each of them does.
 
-Owns the list. How a fault is carried out stands where it strikes, in `agent`, `turns`, `pipe` and
-`children`; what the verification ladder makes of it in `table`.
+Each fault is implemented where it takes effect, in `agent`, `turns`, `pipe` and `children`; `table`
+has the findings of the verification ladder.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 HEALTHY: Final = "healthy"
 HANG: Final = "hang:"
-"""What the name of a fault begins with that leaves one method without an answer."""
+"""Prefix of the faults that leave one method without a response."""
 
 METHODS: Final = (
     "initialize",
@@ -23,7 +23,7 @@ METHODS: Final = (
     "session/prompt",
     "session/cancel",
 )
-"""What the agent understands."""
+"""The methods of the agent."""
 
 FAULTS: Final[dict[str, str]] = {
     HEALTHY: "nothing wrong",
@@ -31,8 +31,8 @@ FAULTS: Final[dict[str, str]] = {
     "exits-with-usage": "prints its usage on stderr and exits with 2",
     "text-on-stdout": "greets a person on stdout and waits",
     "dies-at-start": "is killed by a signal before it answers",
-    "wrong-version": "answers with a version of the protocol that nobody knows",
-    "no-protocol": "answers the handshake with something that is no agent's answer",
+    "wrong-version": "answers with an unknown version of the protocol",
+    "no-protocol": "answers the handshake with an invalid response",
     "refuses-initialize": "does not know the method that begins every conversation",
     # Sessions.
     "needs-login": "opens no session without a login",
@@ -40,19 +40,19 @@ FAULTS: Final[dict[str, str]] = {
     "forgets-sessions": "says that it remembers sessions, and does not",
     "accepts-unknown-sessions": "loads a session that never was",
     "preview-models": "names its models with -preview at the end",
-    "ignores-mcp": "does not start the MCP servers that it is handed",
+    "ignores-mcp": "does not start the MCP servers that it is given",
     # Messages.
     "split-frames": "sends every line in small pieces",
-    "noise": "prints lines that are no messages on stdout",
+    "noise": "prints lines on stdout that are not messages",
     "answers-late": "answers an unknown method only when the next message comes",
     "answers-twice": "sends every answer twice",
-    "unknown-ids": "sends answers to questions that nobody asked",
-    "string-ids": "numbers its own requests with texts",
+    "unknown-ids": "sends responses to requests that were never sent",
+    "string-ids": "uses strings as ids of its own requests",
     "wrong-codes": "answers every mistake with the same code",
     "dies-on-long-line": "exits when it is sent a line over 64 KiB",
     # Turns.
     "long-line": "sends one line of 64 MiB in a turn",
-    "freezes": "neither reads nor writes any more in the middle of a turn, and ignores SIGTERM",
+    "freezes": "stops reading and writing in the middle of a turn, and ignores SIGTERM",
     "dies-mid-turn": "exits in the middle of a turn",
     "empty-turn": "ends every turn at once, with nothing in it",
     "one-piece": "sends its answers in one piece",
@@ -60,7 +60,7 @@ FAULTS: Final[dict[str, str]] = {
     "no-turn-ids": "does not say to which turn an update belongs",
     "late-updates": "sends an update after the answer that ends its turn",
     "errors-as-text": "reports a failed model call as text and a clean end",
-    "ignores-cancel": "goes on when a turn is cancelled",
+    "ignores-cancel": "continues when a turn is cancelled",
     # What it does to the machine.
     "never-asks": "writes without asking",
     "ignores-refusal": "asks, and writes although it was refused",
@@ -80,7 +80,7 @@ def names() -> tuple[str, ...]:
 
 
 def meaning(name: str) -> str:
-    """What an agent with this fault does. Raises KeyError if there is no such fault."""
+    """What an agent with this fault does. Raises KeyError for an unknown fault."""
     if name.startswith(HANG) and name.removeprefix(HANG) in METHODS:
         return f"never answers {name.removeprefix(HANG)}"
     return FAULTS[name]

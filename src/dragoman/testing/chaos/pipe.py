@@ -1,7 +1,7 @@
-"""The bytes of a chaos agent: lines in, lines out, and what can be wrong with them.
+"""The bytes of a chaos agent: lines in, lines out, and the faults at that level.
 
-Owns reading and writing and the faults that strike there: split frames, noise, a limit on lines. It
-does not know what a message means.
+Has reading, writing and the faults there: split frames, noise, a limit on line length. It does not
+interpret messages.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ READ_SIZE: Final = 64 * 1024
 PIECE_SIZE: Final = 11
 """Bytes written at once by an agent that splits its frames: never a whole message."""
 SHORT_LINE: Final = 64 * 1024
-"""The longest line that an agent takes which dies of a long one."""
+"""The maximum line length of an agent that dies of a longer one."""
 LONG_LINE: Final = 64 * 1024 * 1024
 
 NOISE: Final = (b"Welcome to chaos!\n", b"\x1b[1m[info]\x1b[0m loading {not json\n")
-"""What an agent prints on stdout that does not know whose stdout that is."""
+"""What an agent prints that does not know its stdout is the protocol's."""
 
 
 class Pipe:
@@ -38,9 +38,9 @@ class Pipe:
             self._write(line)
 
     def read(self, timeout: float | None) -> list[Any] | None:
-        """The messages that came, none if the time is up, and None at the end of the input.
+        """The messages received, empty after the timeout, and None at the end of the input.
 
-        What is no JSON object is dropped, as most agents do.
+        Anything but a JSON object is dropped, as most agents do.
         """
         ready, _, _ = select.select([self._source], [], [], timeout)
         if not ready:
@@ -64,7 +64,7 @@ class Pipe:
         self._write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
     def send_long_line(self) -> None:
-        """A line that is no message and has no end for a long time."""
+        """A line that is not a message and does not end for a long time."""
         block = b"x" * (1024 * 1024)
         for _ in range(LONG_LINE // len(block)):
             self._write(block)

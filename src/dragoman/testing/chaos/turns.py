@@ -1,11 +1,10 @@
-"""What a chaos agent does about a prompt.
+"""What a chaos agent does for a prompt.
 
-Owns the turns, as generators that yield what they wait for: an answer of the client (`Ask`), or
-time (`Pause`). It does not know how messages travel; `agent` runs the turns.
+Turns are generators that yield what they wait for: a response of the client (`Ask`), or time
+(`Pause`). `agent` runs the turns and sends the messages.
 
-A prompt is understood as the fake model's triggers (``WRITE:path:text``, ``SHELL:command``,
-``SLOW``, ``HTTP:400``) or as the plain sentences of the ladder's canaries. Everything else is
-repeated.
+A prompt is read as the fake model's triggers (``WRITE:path:text``, ``SHELL:command``, ``SLOW``,
+``HTTP:400``) or as the plain sentences of the ladder's canaries. Anything else is echoed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from dragoman.testing.chaos import children
 
 SLOW_PIECES: Final = 2000
 SLOW_INTERVAL: Final = 0.02
-"""A slow answer takes 40 seconds: longer than anybody waits for the end of a cancelled turn."""
+"""A slow answer takes 40 seconds: longer than any wait for the end of a cancelled turn."""
 
 _WRITE: Final = re.compile(
     r"^WRITE:(?P<path>[^:\n]+):(?P<text>.*)$"
@@ -44,7 +43,7 @@ OPTIONS: Final = [
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Wait for the client's answer to this request."""
+    """Wait for the client's response to this request."""
 
     method: str
     params: dict[str, Any]
@@ -58,15 +57,15 @@ class Pause:
 
 
 class TurnFailed(Exception):
-    """The turn is answered with an error."""
+    """Makes the response to the prompt an error."""
 
 
 Steps: TypeAlias = Generator[Ask | Pause, Any, str]
-"""A turn; its value is the stop reason."""
+"""A turn; it returns the stop reason."""
 
 
 class Turn:
-    """One prompt of one session. The agent drives `steps` and sends what `tell` is given."""
+    """One prompt of one session. The agent drives `steps` and sends what is passed to `tell`."""
 
     def __init__(
         self,
@@ -102,7 +101,7 @@ class Turn:
             return (yield from self._run(shell["command"] or shell["command2"]))
         return self._speak()
 
-    # -- words
+    # -- text
 
     def say(self, text: str) -> None:
         content = {"type": "text", "text": text}
@@ -142,7 +141,7 @@ class Turn:
         self.say(f"Error: {status} the model failed")
         return "end_turn"
 
-    # -- deeds
+    # -- tools
 
     def _write(self, path: str, text: str) -> Steps:
         path = os.path.join(self._session["cwd"], path)
@@ -223,6 +222,6 @@ class Turn:
 
 
 def usage(text: str) -> dict[str, int]:
-    """How many tokens a turn used, as far as words are tokens."""
+    """The tokens a turn used, counting words as tokens."""
     words = len(text.split())
     return {"inputTokens": words, "outputTokens": words + 2, "totalTokens": 2 * words + 2}

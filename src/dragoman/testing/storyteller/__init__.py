@@ -1,13 +1,13 @@
 """A scripted agent that tells one story in any dialect, as a real child process.
 
-Owns the front: the steps of a story, the dialects it can be told in, and the command line that
-starts a teller. The tellers are written from the documents and from the official schema with plain
-`json`, and share no code with dragoman's own dialects: they are witnesses of their own.
+Exports the steps of a story, the dialects it can be told in, and the command line that starts a
+teller. The tellers are written from the documents and from the official schema with plain `json`,
+and share no code with dragoman's own dialects: they are an independent check.
 
     story = Story((Say("Hello."), End()))
     async with dragoman.connect(command(story, dialect="acp"), dialect="acp") as peer: ...
 
-The same by hand: ``python -m dragoman.testing.storyteller --dialect acp STORY``.
+By hand: ``python -m dragoman.testing.storyteller --dialect acp STORY``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ TELLERS: dict[str, type[Teller]] = {
         ChainedTeller,
     )
 }
-"""Who tells a story, by the name of the dialect."""
+"""The teller for each dialect."""
 
 
 def command(story: Story, *, dialect: str) -> list[str]:
@@ -67,7 +67,7 @@ def command(story: Story, *, dialect: str) -> list[str]:
 
 
 def tell(story: Story, dialect: str, source: IO[bytes], sink: IO[bytes]) -> None:
-    """Tell the story to a client on two open files, until it has gone."""
+    """Tell the story to a client on two open files, until it disconnects."""
     TELLERS[dialect](story, source, sink).run()
 
 

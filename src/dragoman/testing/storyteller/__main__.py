@@ -1,7 +1,7 @@
 """``python -m dragoman.testing.storyteller --dialect NAME STORY``: tell a story on stdio.
 
-STORY is the JSON that `dumps` writes, or a file that holds it. The program ends with its input, and
-after `LIFE_LIMIT` seconds in any case.
+STORY is the JSON that `dumps` writes, or a file that contains it. The program ends when its input
+ends, and always after `LIFE_LIMIT` seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from dragoman.testing.storyteller import TELLERS, loads, tell
 
 LIFE_LIMIT = 120
-"""Seconds after which a teller ends in any case, should a test lose it."""
+"""Seconds after which a teller always ends, in case a test loses it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="An agent that tells one story at every prompt.",
     )
     parser.add_argument("--dialect", choices=TELLERS, required=True)
-    parser.add_argument("story", help="a story as JSON, or a file that holds one")
+    parser.add_argument("story", help="a story as JSON, or a file that contains one")
     given = parser.parse_args(argv)
     text = given.story
     if not text.lstrip().startswith("{"):

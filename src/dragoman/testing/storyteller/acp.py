@@ -1,8 +1,7 @@
 """The story in ACP v1, written from the official schema.
 
-Owns the words of a whole agent: the handshake, sessions that can be listed, loaded, resumed and
-closed, modes, options, commands, updates, permissions, cancels. It knows nothing of dragoman's own
-ACP.
+A complete agent: the handshake, sessions that can be listed, loaded, resumed and closed, modes,
+options, commands, updates, permissions, cancels. It uses nothing of dragoman's own ACP.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The story in the keyed dialect: updates keyed by what they carry.
+"""The story in the keyed dialect, where an update's keys name its contents.
 
-Owns its words as its document has them. A session can be loaded but not listed, a permission is
-answered with one of three words, and an update of a tool call has one changed file at most.
+Written from the dialect's document. A session can be loaded but not listed, a permission has three
+possible answers, and an update of a tool call has at most one changed file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The story in the oneshot dialect: one prompt for each request, bare notifications.
+"""The story in the oneshot dialect: one prompt per request, bare notifications.
 
-Owns its words as its document has them. There are no sessions, no ids and no cancel; what a tool
-returned is not told, and of a change only a unified diff.
+Written from the dialect's document. There are no sessions, no ids and no cancel; tool output is not
+reported, and a change only as a unified diff.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a story is made of: steps that belong to no dialect, and their JSON.
+"""The steps of a story, independent of any dialect, and their JSON.
 
-Owns the steps and how they travel to the program that tells them. How a step is put into a dialect
-is known by the tellers beside this module; what a story proves, by the test that has it told.
+Defines the steps and how they are passed to the program that tells them. The tellers next to this
+module put steps into a dialect; the test that uses a story states what it proves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Think:
 
 @dataclass(frozen=True, slots=True)
 class UseTool:
-    """A tool call begins. `path` is the file that it is about."""
+    """A tool call begins. `path` is the file it works on."""
 
     id: str
     name: str
@@ -40,7 +40,7 @@ class UseTool:
 
 @dataclass(frozen=True, slots=True)
 class ChangeFile:
-    """A tool call is going to change a file; without an old text the file is new."""
+    """A tool call is about to change a file; without an old text the file is new."""
 
     tool: str
     path: str
@@ -50,7 +50,7 @@ class ChangeFile:
 
 @dataclass(frozen=True, slots=True)
 class FinishTool:
-    """A tool call is over: completed or failed. What it changed is changed, if it completed."""
+    """A tool call is over: completed or failed. If it completed, its changes are made."""
 
     id: str
     output: str = ""
@@ -59,7 +59,7 @@ class FinishTool:
 
 @dataclass(frozen=True, slots=True)
 class SetPlan:
-    """The plan as it is now: pairs of a text and pending, in_progress or completed."""
+    """The current plan: pairs of a text and pending, in_progress or completed."""
 
     entries: tuple[tuple[str, str], ...]
 
@@ -73,7 +73,8 @@ class SwitchMode:
 
 @dataclass(frozen=True, slots=True)
 class SetOption:
-    """The agent gives one of its options another value; `model` is one where there are models."""
+    """The agent sets one of its options to another value; `model` is an option if there are
+    models."""
 
     id: str
     value: str
@@ -81,12 +82,13 @@ class SetOption:
 
 @dataclass(frozen=True, slots=True)
 class TellChoices:
-    """Say which mode and which values are on, as a piece of the answer: what was chosen arrived."""
+    """Report the current mode and values in the answer, to prove that a choice arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask whether a tool call may go on. In a dialect that cannot ask, an agent just does it."""
+    """Ask whether a tool call may run. In a dialect without such questions the agent just runs
+    it."""
 
     tool: str
     allowed: tuple[Step, ...] = ()
@@ -95,7 +97,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What the turn used in tokens, and how full the context is."""
+    """The tokens the turn used, and how full the context is."""
 
     input: int
     output: int
@@ -105,19 +107,19 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Do nothing until the turn is cancelled, or the client is gone."""
+    """Do nothing until the turn is cancelled or the client disconnects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """End the process at once, in the middle of the turn."""
+    """Exit at once, in the middle of the turn."""
 
     code: int = 3
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """End the turn, with a stop reason of ACP. A story without an end ends well."""
+    """End the turn, with a stop reason of ACP. A story without this step ends successfully."""
 
     stop: str = "end_turn"
 
@@ -172,7 +174,7 @@ STEPS: dict[str, type] = {
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A session of earlier times: who said what, as pairs of user or agent and a text."""
+    """An earlier session: its messages, as pairs of user or agent and a text."""
 
     id: str
     title: str
@@ -181,25 +183,25 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What there is to choose in a session. The first of each is what a session begins with."""
+    """The choices in a session. The first of each is the initial value."""
 
     modes: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     options: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """The name of each, and the values that it can have."""
+    """The name of each option, and its possible values."""
     commands: tuple[tuple[str, str], ...] = ()
     """The slash commands: a name and a description."""
 
     @property
     def values(self) -> dict[str, tuple[str, ...]]:
-        """Every option with its values. The model is one, too."""
+        """Every option with its values, including the model."""
         models = {"model": self.models} if self.models else {}
         return {**models, **dict(self.options)}
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What is told at every prompt, the sessions that are remembered, and what can be chosen."""
+    """What is told at every prompt, the remembered sessions, and the choices."""
 
     steps: tuple[Step, ...]
     past: tuple[Past, ...] = ()
@@ -226,7 +228,7 @@ def _plain(step: Step) -> dict[str, Any]:
 
 
 def loads(text: str) -> Story:
-    """The way back."""
+    """The story from JSON."""
     told = json.loads(text)
     past = [
         Past(each["id"], each["title"], tuple((who, said) for who, said in each["messages"]))

@@ -1,7 +1,7 @@
 """The story in the tagged dialect: a string version, metadata, updates with a type.
 
-Owns its words as its document has them. A plan has no fields of its own, so it is a text; a cancel
-is a request. This agent reads while it tells, which the document's own does not.
+Written from the dialect's document. A plan has no fields of its own, so it is sent as text; a
+cancel is a request. This agent reads while it tells, unlike the one in the document.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TaggedTeller(Teller):
 
     def _initialize(self, id: Any, params: Params) -> None:
         if not isinstance(params.get("protocolVersion"), str):
-            # A version that is a number belongs to another dialect, and is answered in this one.
+            # A numeric version belongs to another dialect, but gets a response in this one.
             params = {"protocolVersion": "1"}
         self.answer(
             id,

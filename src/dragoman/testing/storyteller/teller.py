@@ -1,8 +1,8 @@
-"""What tellers of all dialects share: lines of JSON, the order of the steps, and the waiting.
+"""What the tellers of all dialects share: JSON lines, the order of the steps, and waiting.
 
-Owns the loop that reads requests and the walk through a story. What is said for a step is the
-business of the dialects' own tellers, which fill in the methods here. It uses plain `json` and
-nothing of dragoman's own protocols, so that it is a witness of its own.
+Has the loop that reads requests and the walk through a story. Each dialect's teller implements the
+methods here. It uses plain `json` and nothing of dragoman's own protocols, so that it is an
+independent check.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ Params = dict[str, Any]
 
 
 class Gone(Exception):
-    """The client has gone; there is nobody to tell anything."""
+    """The client disconnected."""
 
 
 @dataclass(slots=True)
 class Call:
-    """A tool call as far as it was told."""
+    """A tool call as reported so far."""
 
     begun: UseTool
     changes: list[ChangeFile] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Call:
 
 
 class Teller:
-    """An agent that tells its story at every prompt. One request at a time is served."""
+    """An agent that tells its story at every prompt. It serves one request at a time."""
 
     name: ClassVar[str]
 
@@ -71,7 +71,7 @@ class Teller:
         """The session of the last request."""
         self.sessions = 0
         self.requests: dict[str, Callable[[Any, Params], None]] = {}
-        """What a request is answered by: given its id and its params."""
+        """The handler of each request: called with its id and its params."""
         self._source = source
         self._sink = sink
         self._waiting: list[Params] = []
@@ -80,16 +80,16 @@ class Teller:
         self._last: type | None = None
 
     def new_session(self) -> str:
-        """The id of one more session."""
+        """The id of a new session."""
         self.sessions += 1
         return f"session-{self.sessions}"
 
     def past(self, id: str) -> Past | None:
-        """A session that was before this process."""
+        """A session from before this process."""
         return next((past for past in self.story.past if past.id == id), None)
 
     def usage(self) -> Params:
-        """The tokens of the turn, in snake case, if the story counts them."""
+        """The tokens of the turn, in snake case, if the story has them."""
         if self.count is None:
             return {}
         used = {"input_tokens": self.count.input, "output_tokens": self.count.output}
@@ -118,7 +118,7 @@ class Teller:
         return message
 
     def run(self) -> None:
-        """Serve until the client has gone."""
+        """Serve until the client disconnects."""
         try:
             while True:
                 self._serve(self._waiting.pop(0) if self._waiting else self.read())
@@ -128,27 +128,27 @@ class Teller:
     def _serve(self, message: Params) -> None:
         method = message.get("method")
         if method is None:
-            # An answer to nothing that was asked.
+            # A response without a request.
             return
         if "id" not in message:
             self.heard(method, message.get("params") or {})
         elif method in self.requests:
             self.requests[method](message["id"], message.get("params") or {})
         else:
-            self.refuse(message["id"], METHOD_NOT_FOUND, f"there is no method {method}")
+            self.refuse(message["id"], METHOD_NOT_FOUND, f"unknown method {method}")
 
     def heard(self, method: str, params: Params) -> None:
-        """A notification of the client."""
+        """Handle a notification of the client."""
 
     def meanwhile(self, message: Params) -> bool:
-        """Whether a message that came while a story is told was dealt with at once."""
+        """Whether a message that arrived during a story was handled at once."""
         if "method" in message and "id" not in message:
             self.heard(message["method"], message.get("params") or {})
             return True
         return False
 
     def request(self, method: str, params: Params) -> Any:
-        """Ask the client, and wait for its answer."""
+        """Ask the client, and wait for its response."""
         self._asked += 1
         id = f"ask-{self._asked}"
         self.send(id=id, method=method, params=params)
@@ -162,7 +162,7 @@ class Teller:
     # -- choices
 
     def begin_with(self) -> None:
-        """A new session begins with the first of everything that there is to choose."""
+        """A new session starts with the first value of every choice."""
         choices = self.story.choices
         self.mode = choices.modes[0] if choices.modes else None
         self.values = {id: values[0] for id, values in choices.values.items()}
@@ -187,7 +187,7 @@ class Teller:
             if self.cancelled:
                 return None
             if type(step) is not self._last:
-                # What is said in one go is one message.
+                # Consecutive pieces of text are one message.
                 self._told += 1
                 self._last = type(step)
             end = self._step(step)
@@ -238,7 +238,7 @@ class Teller:
                 return step
         return None
 
-    # -- for the dialects. What a dialect has no words for is not said.
+    # -- for the dialects. What a dialect cannot express is left out.
 
     def say(self, text: str, message_id: str) -> None: ...
 
@@ -253,13 +253,13 @@ class Teller:
     def plan(self, entries: Sequence[tuple[str, str]]) -> None: ...
 
     def switch(self) -> None:
-        """The mode is another one now."""
+        """The mode has changed."""
 
     def choose(self) -> None:
-        """An option has another value now."""
+        """An option has changed."""
 
     def use(self, count: Count) -> None: ...
 
     def ask(self, call: Call) -> bool:
-        """Whether a tool call may go on; an agent that cannot ask just goes on."""
+        """Whether a tool call may run; an agent that cannot ask just runs it."""
         return True

@@ -1,7 +1,7 @@
-"""The story in the dialect of threads: the answer to a turn is all there is.
+"""The story in the threads dialect: a turn has only its response.
 
-Owns its words as its document has them. There may be a handshake, which opens the first thread, or
-none. Progress has no names in the dialect, so this agent uses one of its own.
+Written from the dialect's document. The handshake, which opens the first thread, is optional. The
+dialect has no names for progress, so this agent uses one of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dragoman.testing.storyteller.teller import INTERNAL_ERROR, Params, Teller
 
 
 class ThreadsTeller(Teller):
-    """An agent of the dialect of threads."""
+    """An agent of the threads dialect."""
 
     name = "threads"
 
