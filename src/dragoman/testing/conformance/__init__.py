@@ -1,9 +1,9 @@
-"""Checks whether an agent or a client keeps to ACP v1; public, and used on dragoman itself.
+"""Checks whether an agent or a client conforms to ACP v1; public, and used on dragoman itself.
 
-It has a manifest of the protocol's requirements, checks that try them against any command
-line, and an agent that tries them against any client. It speaks raw JSON-RPC, so that it can say
-what no proper client or agent would, and does not use dragoman's own client and agent, which it
-judges. The checks are listed in docs/reference/conformance.md.
+Has a manifest of the protocol's requirements, checks that test them against any command line, and
+an agent that tests them against any client. It uses raw JSON-RPC, so that it can send what no
+correct client or agent would, and does not use dragoman's own client and agent, which it checks.
+The checks are listed in docs/reference/conformance.md.
 
     report = await check_agent(["some-agent", "--acp"])
     print(report.to_text())

@@ -1,8 +1,8 @@
 """`python -m dragoman.testing.conformance`: check an agent, or a client, from a shell.
 
-It owns the command line and the exit code, and decides nothing: `agents` and `clients` check.
+Has the command line and the exit code; `agents` and `clients` check.
 
-Exit codes: 0 if nothing that the protocol demands is missing, 1 if something is, 2 if the command
+Exit codes: 0 if nothing that the protocol requires is missing, 1 if something is, 2 if the command
 line is wrong or the program cannot be started.
 """
 

@@ -1,8 +1,7 @@
-"""Runs the checks against an agent.
+"""Run the checks against an agent.
 
-It owns the choice and order of the checks, the time they may take and what becomes of what they
-raise. What they look at is in `handshake`, `messages`, `sessions` and `turns`; the processes they
-talk to are in `checks.Lab`.
+Chooses and orders the checks, sets their timeouts and handles their exceptions. The checks are in
+`handshake`, `messages`, `sessions` and `turns`; the processes they talk to are in `checks.Lab`.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from dragoman.transports import spawn
 from dragoman.transports.base import Stream
 
 DEFAULT_TIMEOUT: Final = 30.0
-"""Seconds for one answer, the start of the program included: real agents take up to ten to start
-on a loaded machine."""
+"""Timeout in seconds for one response, including the start of the program: real agents take up
+to ten to start on a loaded machine."""
 
 DEFAULT_TURN_TIMEOUT: Final = 180.0
-"""Seconds for the answer to a prompt, behind which there is a model."""
+"""Timeout in seconds for the response to a prompt, which needs a model."""
 
 ALL: Final[tuple[AgentCheck, ...]] = (
     *handshake.CHECKS,
@@ -45,7 +44,7 @@ ALL: Final[tuple[AgentCheck, ...]] = (
     *turns.CHECKS,
     *messages.WATCHING,
 )
-"""Every check of an agent, in the order in which they run."""
+"""Every check of an agent, in the order they run."""
 
 
 async def check_agent(
@@ -64,9 +63,9 @@ async def check_agent(
 ) -> Report:
     """Check the agent that a command line starts. Its model is called only with `turns`.
 
-    The sessions work in `cwd`, an empty folder for the time being unless one is named. `env` and
-    `inherit` are what `dragoman.transports.spawn` makes of them. `only` names checks or
-    requirements. Raises `SpawnError` if there is no such program.
+    The sessions use `cwd`, or a temporary empty directory. `env` and `inherit` are those of
+    `dragoman.transports.spawn`. `only` names checks or requirements. Raises `SpawnError` if there
+    is no such program.
     """
     names = tuple(inherit)
 
@@ -103,7 +102,7 @@ async def check_stream(
     turn_timeout: float = DEFAULT_TURN_TIMEOUT,
     on_finding: Callable[[Finding], None] | None = None,
 ) -> Report:
-    """Check an agent behind any stream; `open_stream` has to reach a new one each time."""
+    """Check an agent behind any stream; `open_stream` must reach a new one each time."""
     chosen = choose(only)
     lab = Lab(
         open_stream,
@@ -127,7 +126,7 @@ async def check_stream(
 
 
 def choose(only: Collection[str]) -> list[AgentCheck]:
-    """The checks with these names or requirements; all if none are named."""
+    """The checks with these names or requirements; all if none are given."""
     known = {check.check.name for check in ALL} | requirements().keys()
     if unknown := sorted(set(only) - known):
         raise UsageError(f"there is no check or requirement {', '.join(unknown)}")
@@ -153,7 +152,7 @@ async def _carry_out(check: AgentCheck, lab: Lab, *, turns: bool) -> Finding:
         verdict, reason, evidence = Verdict.FAILED, violation.reason, violation.evidence
     except DragomanError as error:
         if not lab.conversations:
-            # It never started: that is for the caller, and not a finding.
+            # It never started: an error for the caller, not a finding.
             raise
         verdict, reason = Verdict.FAILED, str(error)
     finally:

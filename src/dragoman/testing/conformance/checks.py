@@ -1,9 +1,9 @@
-"""What a check is, and the place where the checks of an agent work.
+"""What a check is, and the environment of agent checks.
 
-It owns the declaration of checks, their grading, and the `Lab`: the agent processes that checks
-talk to. Harmless checks share one process and one session, because real agents take seconds to
-start; whatever may upset an agent asks for a process of its own. What is checked is in `handshake`,
-`messages`, `store` and `turns`; `agents` runs them.
+Declares and grades checks, and has the `Lab`: the agent processes that checks talk to. Harmless
+checks share one process and one session, because real agents take seconds to start; a check that
+may upset an agent gets its own process. The checks are in `handshake`, `messages`, `sessions` and
+`turns`; `agents` runs them.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ DEFAULT_PROMPT: Final = "Say OK"
 DEFAULT_LONG_PROMPT: Final = (
     "Count from 1 to 500 in words, one number per line. Use no tools and do not shorten it."
 )
-"""Something to cancel: it has to keep a model busy for some seconds."""
+"""A prompt to cancel: it must keep a model busy for some seconds."""
 
 OpenStream: TypeAlias = Callable[[], Awaitable[Stream]]
-"""Starts the agent anew and returns the stream to it."""
+"""Starts a new agent and returns the stream to it."""
 
 
 class Skip(Exception):
-    """A check does not apply here, or cannot be tried."""
+    """A check does not apply here, or cannot be done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that is looked at, and the requirements it is about."""
+    """One check, and the requirements it covers."""
 
     name: str
     side: Side
     ids: tuple[str, ...]
     says: str
     advisory: bool = False
-    """A breach is only a warning, although a requirement it touches is a demand: the protocol
-    does not say what exactly has to happen in this case."""
+    """A violation is only a warning although one of its requirements is mandatory: the protocol
+    does not define the exact behaviour in this case."""
 
     @property
     def level(self) -> str:
-        """The strictest level among its requirements, or SHOULD where it is only advice."""
+        """The strictest level among its requirements, or SHOULD if it is only advice."""
         level = strictest(self.ids)
         return "SHOULD" if self.advisory and level in DEMANDED else level
 
     def finding(
         self, verdict: Verdict, *, reason: str = "", evidence: str = "", seconds: float = 0.0
     ) -> Finding:
-        """What came out. A failure of something that is not demanded becomes a warning."""
+        """The finding. A failure of something optional becomes a warning."""
         if verdict is Verdict.FAILED and self.level not in DEMANDED:
             verdict = Verdict.WARNED
         return Finding(
@@ -81,7 +81,7 @@ Run: TypeAlias = Callable[["Lab"], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class AgentCheck:
-    """A check together with the code that carries it out against an agent."""
+    """A check with the code that runs it against an agent."""
 
     check: Check
     run: Run
@@ -92,7 +92,7 @@ class AgentCheck:
 def agent_check(
     *ids: str, turns: bool = False, advisory: bool = False
 ) -> Callable[[Run], AgentCheck]:
-    """Declare a check: the name of the function is its name, its docstring what it expects.
+    """Declare a check: the function's name is its name, its docstring the expectation.
 
     It returns if all is well, and raises `Violation` or `Skip` otherwise.
     """
@@ -106,7 +106,7 @@ def agent_check(
 
 
 def refuse_everything(request: Message) -> Message:
-    """Answers for a client that offers nothing: permissions are cancelled, the rest is unknown."""
+    """Responds as a client that offers nothing: permissions are cancelled, the rest is unknown."""
     if request["method"] == "session/request_permission":
         return {"result": {"outcome": {"outcome": "cancelled"}}}
     return refuse()
@@ -132,13 +132,13 @@ class Lab:
         self.long_prompt = long_prompt
         self.turn_timeout = timeout if turn_timeout is None else turn_timeout
         self.conversations: list[Conversation] = []
-        """Every conversation of the run, the finished ones included."""
+        """Every conversation of the run, including finished ones."""
         self.hello: Message = {}
-        """The agent's answer to the first handshake."""
+        """The agent's response to the first handshake."""
         self.opened: Message = {}
-        """The agent's answer to the first `session/new`."""
+        """The agent's response to the first `session/new`."""
         self.turned: tuple[str, str] | None = None
-        """The session and the prompt of a turn that went to its end, for those who load it."""
+        """The session and the prompt of a completed turn, for checks that load it."""
         self._own: list[Conversation] = []
         self._shared: Conversation | None = None
         self._session: str | None = None
@@ -147,19 +147,19 @@ class Lab:
     # -- processes
 
     async def fresh(self) -> Conversation:
-        """A process of the agent's own for this check, before the handshake."""
+        """A separate agent process for this check, before the handshake."""
         conversation = await self._start()
         self._own.append(conversation)
         return conversation
 
     async def fresh_ready(self, capabilities: Message | None = None) -> Conversation:
-        """A process of its own for this check, after the handshake."""
+        """A separate process for this check, after the handshake."""
         conversation = await self.fresh()
         await self.greet(conversation, capabilities)
         return conversation
 
     async def ready(self) -> Conversation:
-        """The shared process, after the handshake; started again if it has died."""
+        """The shared process, after the handshake; restarted if it died."""
         if self._broken is not None:
             raise Skip(self._broken)
         if self._shared is None or self._shared.failure is not None:
@@ -178,18 +178,18 @@ class Lab:
     async def greet(
         self, conversation: Conversation, capabilities: Message | None = None
     ) -> Message:
-        """Shake hands as a client that offers nothing, unless told otherwise."""
+        """Do the handshake as a client that offers nothing, unless `params` says otherwise."""
         conversation.offers_services = bool(capabilities)
         answer = await conversation.ask("initialize", hello(capabilities=capabilities))
         return answer.fields()
 
     async def release(self) -> None:
-        """End the processes that the last check had for itself."""
+        """End the separate processes of the last check."""
         own, self._own = self._own, []
         await asyncio.gather(*(conversation.aclose() for conversation in own))
 
     async def aclose(self) -> None:
-        """End all of them, those included whose handshake was still under way."""
+        """End all processes, including those in the middle of a handshake."""
         self._own = []
         await asyncio.gather(*(conversation.aclose() for conversation in self.conversations))
 
@@ -222,7 +222,7 @@ class Lab:
     # -- sessions
 
     async def new_session(self, conversation: Conversation) -> Message:
-        """Open a session and return the whole answer."""
+        """Open a session and return the whole response."""
         answer = await conversation.ask("session/new", {"cwd": self.cwd, "mcpServers": []})
         if answer.code == codes.AUTH_REQUIRED:
             raise Skip("it needs a login before it opens a session")

@@ -1,8 +1,8 @@
-"""What is looked at in a client, and the record of what came out.
+"""The checks of a client, and the record of their findings.
 
-It owns the list of client checks and the `Record` that a probe fills while it plays. How each of
-them is provoked is in `probe` and `probe_services`. A check that is never tried stays skipped, with
-the reason that stands here.
+Lists the client checks and has the `Record` that a probe fills while it plays. `probe` and
+`probe_services` provoke each of them. A check that is never tried stays skipped, with the reason
+given here.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ CHECKS: Final[dict[str, Check]] = {check.name: check for check, _ in ALL}
 
 
 class Record:
-    """The findings so far; the worst that was found for a check stays."""
+    """The findings so far; the worst finding of a check is kept."""
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
         self._on_change = on_change
@@ -251,8 +251,8 @@ _RANK: Final = {Verdict.SKIPPED: 0, Verdict.PASSED: 1, Verdict.WARNED: 2, Verdic
 
 
 def merged(reports: list[Report]) -> Report:
-    """One report of several runs of the same client: for each check what says most, and the worst
-    where several say something."""
+    """Merge the reports of several runs of the same client: for each check the most informative
+    finding, and the worst if there are several."""
     best = {finding.check: finding for finding in reports[0].findings}
     for report in reports[1:]:
         for finding in report.findings:

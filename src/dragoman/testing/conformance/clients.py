@@ -1,7 +1,7 @@
-"""Runs the probe against a client.
+"""Run the probe against a client.
 
-It owns the command line that a client is to start, the folder of its reports, and putting the
-reports of several runs together. What the probe plays is in `probe`; the program is `probe_agent`.
+Has the command line that a client must start and the directory of its reports, and merges the
+reports of several runs. `probe` plays the scenes; the program is `probe_agent`.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from dragoman.testing.conformance.report import Report, from_json
 from dragoman.transports import spawn
 
 REPORT_TIMEOUT: Final = 10.0
-"""Seconds that a probe has to finish its report after its client has gone: it waits for nothing
-but its own last line."""
+"""Seconds for a probe to finish its report after its client disconnects: it only writes its own
+last line."""
 
 POLL_INTERVAL: Final = 0.02
-"""Seconds between two looks for the report. The probe is the client's child and not ours, so that
-nothing tells us of its end."""
+"""Seconds between two checks for the report. The probe is the client's child, not ours, so we
+get no notice of its end."""
 
 CLIENT_TIMEOUT: Final = 300.0
-"""Seconds for a client that is run as a command, behind which there may be a person."""
+"""Timeout in seconds for a client run as a command, which may involve a person."""
 
 PLACE: Final = "{agent}"
-"""Stands for the agent in the command line of a client."""
+"""Placeholder for the agent in the command line of a client."""
 
 RunClient: TypeAlias = Callable[[Sequence[str]], Awaitable[object]]
-"""Runs a client with the command line of its agent, to the client's end."""
+"""Runs a client with the command line of its agent, until the client ends."""
 
 
 class ClientProbe:
     """An agent that checks its client; use it as ``with``.
 
     Let the client start `command`, open a session, send a prompt, then send a prompt with the word
-    "cancel" and cancel it, and go away. Then ask for the `report`.
+    "cancel" and cancel it, and disconnect. Then read the `report`.
     """
 
     def __init__(self, *, scenario: Scenario = "main", timeout: float = ANSWER_TIMEOUT) -> None:
@@ -68,7 +68,7 @@ class ClientProbe:
     @property
     def command(self) -> list[str]:
         """The command line of the probe, for the client to start."""
-        # Not `-m`: a client may give its agent an environment in which dragoman is not found.
+        # Not `-m`: a client may start its agent in an environment without dragoman.
         start = (
             f"import sys; sys.path.insert(0, {str(Path(dragoman.__file__).parents[1])!r}); "
             "from dragoman.testing.conformance.probe_agent import main; main()"
@@ -83,7 +83,7 @@ class ClientProbe:
         return Path(self._folder.name) / "report.json"
 
     async def report(self) -> Report:
-        """What was found, once the client has gone; what is there so far if it does not go."""
+        """The findings once the client has disconnected; those so far if it does not."""
         done = self._path.with_suffix(".done")
         try:
             async with asyncio.timeout(REPORT_TIMEOUT):
@@ -98,8 +98,8 @@ class ClientProbe:
 async def check_client(run: RunClient, *, timeout: float = ANSWER_TIMEOUT) -> Report:
     """Check a client. `run` is called once for every scenario with the command line of the agent.
 
-    What `run` raises counts for nothing: a client that gives up in a scene, as it should in one of
-    them, has shown by then what it does.
+    Exceptions from `run` are ignored: a client that fails in a scene, as it should in one of them,
+    has shown its behaviour by then.
     """
     reports: list[Report] = []
     for scenario in SCENARIOS:
@@ -116,10 +116,10 @@ def client_command(
     inherit: Iterable[str] = (),
     timeout: float = CLIENT_TIMEOUT,
 ) -> RunClient:
-    """A client that is a command line, for `check_client`.
+    """A client given as a command line, for `check_client`.
 
-    The word ``{agent}`` is replaced by the words of the agent's command line; inside of a longer
-    word it becomes that command line as a shell would read it.
+    The word ``{agent}`` is replaced by the words of the agent's command line; inside a longer word
+    it becomes that command line quoted for a shell.
     """
     if not any(PLACE in word for word in template):
         raise UsageError(f"the client's command line has no place for the agent: {PLACE}")
@@ -138,7 +138,7 @@ def client_command(
 
 
 class _Deaf:
-    """Takes what a client prints, which is nobody's business here."""
+    """Discards the client's output."""
 
     def data_received(self, data: bytes) -> None:
         pass

@@ -1,9 +1,8 @@
-"""A conversation in which anything can be said, and nothing that is heard gets lost.
+"""A conversation that can send anything and records everything it receives.
 
-It owns one stream to the program under test: raw lines out, raw lines in, and what each of them
-breaks of the rules for messages. It is not built on `dragoman.rpc`, which keeps its user from
-sending nonsense and hides what the other side sends; both are the business here. What is right and
-wrong for an agent or a client is in the checks.
+One stream to the program under test: raw lines out, raw lines in, and the message rules that each
+line violates. It does not use `dragoman.rpc`, which prevents invalid messages and hides those it
+receives; both are needed here. The checks decide what is right and wrong for an agent or a client.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ from dragoman.wire.framing import Framer
 T = TypeVar("T")
 
 MAX_LINE_SIZE = 64 * 1024 * 1024
-"""A line over this ends the conversation; twice what dragoman takes by default."""
+"""A longer line ends the conversation; twice dragoman's default limit."""
 
 FENCE = "_dragoman/fence"
-"""A method that no program has. It has to be refused, so its answer shows that everything sent
-before it was read and survived."""
+"""A method that no program has. It must be refused, so its response shows that everything sent
+before was read and survived."""
 
 Message: TypeAlias = dict[str, Any]
 
 Respond: TypeAlias = Callable[[Message], Message | None]
-"""Makes the answer to a request of the other side, as the members ``result`` or ``error``; None
-leaves it unanswered."""
+"""Makes the response to a request of the other side, as the members ``result`` or ``error``;
+None leaves it unanswered."""
 
 
 class Violation(Exception):
-    """The program under test did not do what it should."""
+    """The program under test violated a rule."""
 
     def __init__(self, reason: str, evidence: object = "") -> None:
         super().__init__(reason)
@@ -47,16 +46,17 @@ class Violation(Exception):
 
 
 class Silence(Violation):
-    """It did not answer in time."""
+    """It did not respond in time."""
 
 
 class Gone(Violation):
-    """It ended the conversation, or ended."""
+    """It ended the conversation, or exited."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A received line that is no proper message. `kind` is for the checks, `reason` for people."""
+    """A received line that is not a valid message. `kind` is for the checks, `reason` for
+    people."""
 
     kind: str
     reason: str
@@ -65,7 +65,7 @@ class Breach:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a request. `position` counts the messages that were received before it."""
+    """The response to a request. `position` counts the messages received before it."""
 
     message: Message
     position: int
@@ -77,7 +77,7 @@ class Answer:
 
     @property
     def code(self) -> object:
-        """The code of the error; None if there is no error."""
+        """The error code; None without an error."""
         return None if self.error is None else self.error.get("code")
 
     def result(self) -> Any:
@@ -87,12 +87,12 @@ class Answer:
         return self.message["result"]
 
     def fields(self) -> Message:
-        """The result where it has to be an object; null stands for an empty one."""
+        """The result if it must be an object; null counts as an empty one."""
         result = self.result()
         if result is None:
             return {}
         if not isinstance(result, dict):
-            raise Violation("the result is no object", self.message)
+            raise Violation("the result is not an object", self.message)
         return result
 
 
@@ -108,7 +108,7 @@ class Conversation:
         self.breaches: list[Breach] = []
         self.failure: ConnectionLost | None = None
         self.offers_services = False
-        """Whether we told the other side that it may ask for files, terminals or answers."""
+        """Whether we offered files, terminals or elicitation to the other side."""
         self._answers: dict[tuple[str, object], list[Answer]] = {}
         self._framer = Framer(MAX_LINE_SIZE)
         self._next_id = 1
@@ -129,10 +129,10 @@ class Conversation:
         self.failure = failure
         self._news.set()
 
-    # -- saying things
+    # -- sending
 
     def say_bytes(self, data: bytes) -> None:
-        """Send bytes as they are; the newline is the caller's business."""
+        """Send these bytes; the caller adds the newline."""
         if self.failure is None:
             self.stream.write(data)
 
@@ -159,26 +159,26 @@ class Conversation:
         id: int | str | None = None,
         timeout: float | None = None,
     ) -> Answer:
-        """Send a request and wait for its answer."""
+        """Send a request and wait for its response."""
         return await self.answer(self.begin(method, params, id=id), method, timeout=timeout)
 
-    # -- hearing things
+    # -- receiving
 
     async def answer(
         self, id: int | str, what: str = "the request", *, timeout: float | None = None
     ) -> Answer:
-        """Wait for the answer to a request that was sent before."""
+        """Wait for the response to a request sent before."""
         answers = self._answers.setdefault(_key(id), [])
         return await self.until(
             lambda: answers[0] if answers else None, f"an answer to {what}", timeout=timeout
         )
 
     def answers(self, id: int | str) -> list[Answer]:
-        """The answers to a request so far; more than one is one too many."""
+        """The responses to a request so far; more than one is a violation."""
         return list(self._answers.get(_key(id), ()))
 
     async def fence(self, what: str) -> Answer:
-        """Find out whether the other side is still there and reading, after `what`."""
+        """Check that the other side still reads and responds, after `what`."""
         try:
             return await self.ask(FENCE, {})
         except Silence as error:
@@ -189,7 +189,7 @@ class Conversation:
     async def until(
         self, ready: Callable[[], T | None], what: str, *, timeout: float | None = None
     ) -> T:
-        """Wait until `ready` returns something, and return that."""
+        """Wait until `ready` returns something, and return it."""
         limit = self.timeout if timeout is None else timeout
         try:
             async with asyncio.timeout(limit):
@@ -234,7 +234,7 @@ class Conversation:
             self.say({"jsonrpc": "2.0", "id": message["id"], **body})
 
     def _read(self, line: bytes) -> Message | None:
-        """The message in a line, and what is wrong with it; None if it is none."""
+        """The message in a line, and its flaw; None if it is not a message."""
 
         def breach(kind: str, reason: str) -> None:
             self.breaches.append(Breach(kind, reason, line))
@@ -251,24 +251,24 @@ class Conversation:
             return None
         if not isinstance(message, dict):
             kind = "batch" if isinstance(message, list) else "noise"
-            breach(kind, "a line is JSON but no object")
+            breach(kind, "a line is JSON but not an object")
             return None
         if message.get("jsonrpc") != "2.0":
             breach("version", 'a message has no "jsonrpc": "2.0"')
         if "method" in message:
             if not isinstance(message["method"], str):
-                breach("shape", "the method of a message is no string")
+                breach("shape", "the method of a message is not a string")
             elif "result" in message or "error" in message:
-                breach("shape", "a message is a question and an answer at once")
+                breach("shape", "a message is a request and a response at once")
         elif ("result" in message) == ("error" in message):
-            breach("shape", "an answer has not exactly one of result and error")
+            breach("shape", "a response must have exactly one of result and error")
         elif "error" in message:
             if problem := _error_problem(message["error"]):
                 breach("shape", problem)
         elif "id" not in message:
-            breach("shape", "an answer has no id")
+            breach("shape", "a response has no id")
         if not _proper_id(message):
-            breach("id", "the id of a message is no string, whole number or null")
+            breach("id", "the id of a message is not a string, an integer or null")
         return message
 
 
@@ -279,21 +279,21 @@ def _proper_id(message: Message) -> bool:
 
 def _error_problem(error: object) -> str:
     if not isinstance(error, dict):
-        return "the error of an answer is no object"
+        return "the error of a response is not an object"
     if type(error.get("code")) is not int:
-        return "the code of an error is no whole number"
+        return "the code of an error is not an integer"
     if not isinstance(error.get("message"), str):
         return "an error has no message"
     return ""
 
 
 def _key(id: object) -> tuple[str, object]:
-    # The type belongs to it: `true` and 1.0 must not answer request 1.
+    # The type counts: `true` and 1.0 must not answer request 1.
     if isinstance(id, list | dict):
         return type(id).__name__, repr(id)
     return type(id).__name__, id
 
 
 def refuse(code: int = codes.METHOD_NOT_FOUND, message: str = "Method not found") -> Message:
-    """The members of an answer that refuses a request."""
+    """The members of a response that refuses a request."""
     return {"error": {"code": code, "message": message}}

@@ -1,6 +1,6 @@
-"""Checks of how an agent shakes hands: versions, capabilities, who it is, how to log in.
+"""Checks of an agent's handshake: versions, capabilities, agent info, login methods.
 
-It owns what is sent and expected before any session exists. Sessions are in `store`.
+Covers what is sent and expected before any session exists. Sessions are in `sessions`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ async def initialize_is_answered(lab: Lab) -> None:
     """Over stdio, `initialize` gets the chosen version, a whole number, and the capabilities."""
     await lab.ready()
     version = lab.hello.get("protocolVersion")
-    expect(type(version) is int, "protocolVersion is no whole number", lab.hello)
+    expect(type(version) is int, "protocolVersion is not an integer", lab.hello)
     capabilities = lab.hello.get("agentCapabilities", {})
-    expect(isinstance(capabilities, dict), "agentCapabilities is no object", lab.hello)
+    expect(isinstance(capabilities, dict), "agentCapabilities is not an object", lab.hello)
 
 
 @agent_check("ACP1-INIT-04", "ACP1-INIT-06")
@@ -60,7 +60,7 @@ async def version_zero_is_answered(lab: Lab) -> None:
     answer = await conversation.ask("initialize", hello(version=0))
     if answer.error is None:
         version = answer.fields().get("protocolVersion")
-        expect(type(version) is int, "protocolVersion is no whole number", answer.message)
+        expect(type(version) is int, "protocolVersion is not an integer", answer.message)
 
 
 @agent_check("ACP1-INIT-10")

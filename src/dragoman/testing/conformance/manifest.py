@@ -1,9 +1,8 @@
-"""The requirements of ACP v1, and how dragoman proves that it keeps them.
+"""The requirements of ACP v1, and how dragoman proves that it meets them.
 
-It owns the type of an entry and the reading of ``requirements.toml``, where the entries are. The
-checks that prove most of them name the requirements themselves (`checks.Check.ids`); an entry
-lists only what is proved elsewhere, as ``tests/file.py::test_name``, and what is not claimed.
-It does not run anything.
+Defines an entry and reads ``requirements.toml``, where the entries are. The checks that prove most
+of them name the requirements themselves (`checks.Check.ids`); an entry lists only what is proved
+elsewhere, as ``tests/file.py::test_name``, and what is not claimed. Nothing is run here.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ SIDES: Final[dict[str, tuple[Side, ...]]] = {
 }
 
 LEVELS: Final = ("MUST", "MUST NOT", "FACT", "SHOULD", "SHOULD NOT", "IMPL", "MAY")
-"""From strict to free. FACT is a shape that the schema fixes, and counts like a MUST; IMPL is not
+"""From strict to free. FACT is a shape fixed by the schema, and counts like a MUST; IMPL is not
 in the protocol: what peers rely on, and what dragoman does where the protocol is silent."""
 
 DEMANDED: Final = frozenset({"MUST", "MUST NOT", "FACT"})
-"""Levels whose breach is a failure; every other breach is a warning."""
+"""Levels whose violation is a failure; any other violation is a warning."""
 
 PROVED: Final = frozenset({"MUST", "MUST NOT", "SHOULD", "SHOULD NOT"})
 """Levels that need a proof for dragoman itself, or a reason why none is claimed."""
@@ -36,16 +35,16 @@ PROVED: Final = frozenset({"MUST", "MUST NOT", "SHOULD", "SHOULD NOT"})
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """How one side of dragoman is shown to keep a requirement, besides the checks."""
+    """How one side of dragoman is proved to meet a requirement, besides the checks."""
 
     tests: tuple[str, ...] = ()
     not_claimed: str = ""
-    """Why no proof is offered; empty if one is."""
+    """Why there is no proof; empty if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One thing that the protocol asks of a side."""
+    """One requirement of the protocol for a side."""
 
     id: str
     sides: tuple[Side, ...]
@@ -55,7 +54,7 @@ class Requirement:
 
     @property
     def demanded(self) -> bool:
-        """Whether a breach of it is a failure, and not only a warning."""
+        """Whether a violation is a failure, not only a warning."""
         return self.level in DEMANDED
 
 
@@ -67,12 +66,12 @@ def requirements() -> Mapping[str, Requirement]:
 
 
 def parse(text: str) -> dict[str, Requirement]:
-    """The requirements of a manifest. Raises ValueError if it says something it cannot mean."""
+    """The requirements of a manifest. Raises ValueError for an invalid entry."""
     found: dict[str, Requirement] = {}
     for id, entry in tomllib.loads(text).items():
         unknown = entry.keys() - {"side", "level", "says", "agent", "client"}
         if unknown or entry.get("level") not in LEVELS or entry.get("side") not in SIDES:
-            raise ValueError(f"{id}: {entry} is no entry of a manifest")
+            raise ValueError(f"{id}: {entry} is not a valid manifest entry")
         sides = SIDES[entry["side"]]
         proofs = {side: _proof(entry.get(side, [])) for side in sides}
         if any(side in entry and side not in sides for side in SIDES["both"]):

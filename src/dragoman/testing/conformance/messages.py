@@ -1,8 +1,8 @@
-"""Checks of how an agent takes and makes messages, whatever they mean.
+"""Checks of how an agent reads and writes messages, whatever their meaning.
 
-It owns the strange lines that an agent has to survive, and the rules that hold for every line it
-sends: `WATCHING` are checks over the whole run, made when all others are done. Methods and their
-meaning are in `handshake`, `store` and `turns`.
+Has the unusual lines that an agent must survive, and the rules for every line it sends: `WATCHING`
+are checks over the whole run, made after all others. Methods and their meaning are in `handshake`,
+`sessions` and `turns`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dragoman.transports.process.stream import ProcessStream
 from dragoman.wire import codes
 
 LARGE_SIZE = 2 * 1024 * 1024
-"""Characters in a large message: far beyond any buffer of a pipe or of a line reader's default,
-and below what a prompt with a picture has."""
+"""Characters in a large message: far above any pipe buffer or the default of a line reader, and
+below a prompt with an image."""
 
 
 # -- requests and answers
@@ -88,7 +88,7 @@ async def missing_params_are_refused(lab: Lab) -> None:
     expect(answer.code == codes.INVALID_PARAMS, "not refused with -32602", answer.message)
 
 
-# -- strange lines
+# -- unusual lines
 
 
 @agent_check("ACP1-ERR-01", advisory=True)

@@ -1,8 +1,8 @@
-"""An agent that plays scenes and watches what its client makes of them.
+"""An agent that plays scenes and observes how its client reacts.
 
-It owns the order of the scenes and what each proves about the client. It advertises nothing, so
-that whatever a client calls beyond the baseline is a mistake. What is looked at is listed in
-`client_checks`; files, terminals and questions are in `probe_services`; `probe_agent` is the
+Defines the order of the scenes and what each proves about the client. It advertises nothing, so
+that any call beyond the baseline is a mistake of the client. The checks are listed in
+`client_checks`; files, terminals and elicitation are in `probe_services`; `probe_agent` is the
 program around it.
 """
 
@@ -32,13 +32,13 @@ from dragoman.transports.base import Stream
 from dragoman.wire import codes
 
 Scenario = Literal["main", "version", "noise"]
-"""``main`` plays almost everything; ``version`` agrees on a version that nobody speaks; ``noise``
-sends lines that are no messages, which some clients do not survive."""
+"""``main`` plays almost everything; ``version`` agrees on a nonexistent version; ``noise``
+sends lines that are not messages, which some clients do not survive."""
 
 SCENARIOS: Final[tuple[Scenario, ...]] = ("main", "version", "noise")
 
 ANSWER_TIMEOUT: Final = 10.0
-"""Seconds for an answer of the client, behind which there may be a person."""
+"""Timeout in seconds for a response of the client, which may involve a person."""
 
 FUTURE_VERSION: Final = 999
 
@@ -67,13 +67,13 @@ class Probe:
         self._talk = Conversation(stream, timeout=timeout, respond=self._respond)
 
     def report(self) -> Report:
-        """What was found so far."""
+        """The findings so far."""
         name = self._peer.get("name")
         subject = name if isinstance(name, str) else "a client"
         return Report("client", subject, self.record.findings(), self._peer)
 
     async def run(self) -> Report:
-        """Serve the client until it goes away, and return what was found."""
+        """Serve the client until it disconnects, and return the findings."""
         talk = self._talk
         try:
             await talk.until(lambda: talk.failure, "its end", timeout=scenes.LIFE_LIMIT)
@@ -221,7 +221,7 @@ class Probe:
         await self._try("unknown_question_done_is_ignored", self._question_done)
 
     async def _cancelling(self, session: str) -> str:
-        """Ask something, wait to be cancelled, and see what becomes of the question."""
+        """Ask a question, wait to be cancelled, and see how the question is answered."""
         talk = self._talk
         self._update(session, scenes.chunk("Cancel this turn now."))
         question = talk.begin("session/request_permission", scenes.question(session))
@@ -255,7 +255,7 @@ class Probe:
         try:
             await self._talk.fence("late updates")
         except Gone:
-            # Going away after the answer is a client's good right.
+            # A client may disconnect after the response.
             self.record.skipped("late_updates_are_survived", NOT_LEFT)
         except Violation as violation:
             self.record.failed("late_updates_are_survived", violation)
@@ -288,7 +288,7 @@ class Probe:
         return play
 
     async def _ids(self) -> None:
-        # Small numbers are the ids of the client's own requests as well.
+        # Small numbers are also the ids of the client's own requests.
         for id in ("a-1", 0, 2**40, "0", "ünï-☃"):
             await self._talk.ask("_dragoman/echo", {}, id=id)
 
@@ -373,7 +373,7 @@ class Probe:
         self._judge("custom_fields_stay_in_meta", not unknown, reason, params)
 
     def _watch(self) -> None:
-        """Look at what holds for every line that came so far."""
+        """Check the rules for every line received so far."""
         groups: tuple[tuple[str, tuple[str, ...]], ...] = (
             ("input_is_only_messages", ("encoding", "noise", "batch")),
             ("messages_are_well_formed", ("version", "shape", "id")),
@@ -387,7 +387,7 @@ class Probe:
 
 
 def _decided(answer: Answer, offered: list[str]) -> str | None:
-    """The option that was chosen; None for cancelled."""
+    """The chosen option; None for cancelled."""
     outcome = answer.fields().get("outcome")
     expect(isinstance(outcome, dict), "the answer has no outcome", answer.message)
     assert isinstance(outcome, dict)

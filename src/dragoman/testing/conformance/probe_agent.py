@@ -1,7 +1,7 @@
 """The probe as a program: an agent that a client can be pointed at.
 
-It owns the command line and the report file, which is complete after the client has gone, and
-holds what was found so far before that. What is played is in `probe`.
+Has the command line and the report file, which is complete after the client disconnects and has
+the findings so far before that. `probe` plays the scenes.
 
     python -m dragoman.testing.conformance.probe_agent --report FILE
 """
@@ -19,7 +19,7 @@ from dragoman.transports import open_stdio
 
 
 async def serve(report: Path, *, scenario: Scenario, timeout: float) -> None:
-    """Play for the client on standard input and output, and write down what is found."""
+    """Play for the client on standard input and output, and record the findings."""
 
     def write() -> None:
         # A client may kill us at any time; half a report is worse than an old one.

@@ -1,8 +1,7 @@
-"""What a probe asks of the services that a client offers: files, terminals, questions.
+"""How a probe tries the services of a client: files, terminals, elicitation.
 
-It owns the requests by which they are tried and what has to come of them. Each function raises
-`Violation`, or `Skip` where the client does not offer the service. When they are called is decided
-in `probe`.
+Has the requests and the expected results. Each function raises `Violation`, or `Skip` if the client
+does not offer the service. `probe` decides when they are called.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from dragoman.testing.conformance.conversation import Answer, Conversation, Mess
 from dragoman.wire import codes
 
 PRINTED = "ab☃" * 40
-"""What a terminal prints: characters of one and of three bytes."""
+"""The output of a terminal: characters of one and of three bytes."""
 LIMIT = 52
-"""Bytes of it that are kept: the cut falls into a character."""
+"""How many bytes of it are kept: the cut falls inside a character."""
 
 
 def offers(capabilities: Message, path: str) -> bool:
@@ -33,7 +32,7 @@ def offers(capabilities: Message, path: str) -> bool:
 
 
 class Services:
-    """The services of one session, as far as the client offers them."""
+    """The services of one session, if the client offers them."""
 
     def __init__(
         self, conversation: Conversation, session: str, cwd: str, capabilities: Message
@@ -90,7 +89,7 @@ class Services:
             expect(good, "lines 2 and 3 are not what was asked for", part)
 
     async def wrong_paths(self) -> None:
-        """A missing file and a relative path get the codes for them."""
+        """A missing file and a relative path get their error codes."""
         self._require("fs.readTextFile")
         with self._file() as path:
             missing = await self._ask("fs/read_text_file", path=path)
@@ -108,7 +107,7 @@ class Services:
 
     @contextlib.contextmanager
     def _file(self) -> Iterator[str]:
-        """A name in the session's folder that nobody has; the file is removed afterwards."""
+        """An unused name in the session's directory; the file is removed afterwards."""
         path = self._cwd / f"dragoman-conformance-{secrets.token_hex(8)}.txt"
         try:
             yield str(path)
@@ -134,7 +133,7 @@ class Services:
         expect(again.error is not None, "a released terminal can be read", again.message)
 
     async def truncated(self) -> None:
-        """Output over the limit loses its beginning and no half character is left."""
+        """Output over the limit loses its start, and no partial character is left."""
         self._require("terminal")
         program = f"import sys; sys.stdout.buffer.write({PRINTED!r}.encode()); sys.exit(0)"
         id = await self._run(program, outputByteLimit=LIMIT)

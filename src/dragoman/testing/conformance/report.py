@@ -1,7 +1,7 @@
-"""What a run of checks found, as values, as a table and as JSON.
+"""What a run of checks found: as values, as a table and as JSON.
 
-It owns the verdicts, how strictly a level counts, and how a report is written down. It does not
-know how anything is checked, nor which requirements there are: `manifest` does.
+Defines the verdicts, how strictly a level counts, and the report formats. `manifest` has the
+requirements.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 EVIDENCE_SIZE = 300
-"""Characters of an offending message that a report shows: enough to find it, not a flood."""
+"""Maximum characters of an offending message in a report: enough to find it, not a flood."""
 
 
 class Verdict(enum.Enum):
@@ -23,7 +23,7 @@ class Verdict(enum.Enum):
 
     PASSED = "passed"
     FAILED = "failed"
-    """Something that the protocol demands does not hold."""
+    """Something that the protocol requires does not hold."""
     WARNED = "warned"
     """Something that the protocol recommends, or that peers rely on, does not hold."""
     SKIPPED = "skipped"
@@ -36,7 +36,7 @@ class Finding:
 
     check: str
     ids: tuple[str, ...]
-    """The requirements it is about, as the manifest names them."""
+    """The requirements it covers, by their ids in the manifest."""
     level: str
     """The strictest level among them."""
     verdict: Verdict
@@ -51,24 +51,24 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that one run found out about one program."""
+    """All findings of one run about one program."""
 
     side: str
     """``agent`` or ``client``: what was checked."""
     subject: str
-    """The command line, or what else names it."""
+    """The command line, or another name of it."""
     findings: tuple[Finding, ...] = ()
     peer: dict[str, Any] = field(default_factory=dict)
-    """What the program said of itself in the handshake."""
+    """What the program reported about itself in the handshake."""
 
     def counts(self) -> dict[str, int]:
-        """How many checks ended in which way; every verdict is named."""
+        """The number of checks by verdict; every verdict is present."""
         counted = Counter(finding.verdict for finding in self.findings)
         return {verdict.value: counted[verdict] for verdict in Verdict}
 
     @property
     def conforms(self) -> bool:
-        """Whether nothing that the protocol demands was found missing, and something was tried."""
+        """Whether no violation of a requirement was found, and something was tried."""
         counts = self.counts()
         return counts["failed"] == 0 and counts["passed"] > 0
 
@@ -113,12 +113,12 @@ class Report:
 
 
 def from_json(text: str | bytes) -> Report:
-    """The report that `Report.to_json` wrote."""
+    """Read the report that `Report.to_json` wrote."""
     return msgspec.json.decode(text, type=Report)
 
 
 def shortened(value: bytes | str | object) -> str:
-    """A message fit for a report: on one line, and cut where it is long."""
+    """A message formatted for a report: on one line, and shortened."""
     if isinstance(value, bytes):
         text = value.decode("utf-8", "backslashreplace")
     elif isinstance(value, str):

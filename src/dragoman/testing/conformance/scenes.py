@@ -1,8 +1,7 @@
-"""What a probe says to its client: the updates, questions and lines of every scene.
+"""What a probe sends to its client: the updates, requests and lines of every scene.
 
-It owns data and the shapes of what clients send, and no order of events: that is in `probe`.
-Everything strange in here is something that a real agent has sent, or that the protocol says may
-come one day.
+Only data, and the shapes of what clients send; `probe` has the order of events. Everything unusual
+here was sent by a real agent, or may come one day according to the protocol.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 LIFE_LIMIT: Final = 3600.0
-"""Seconds after which a probe ends in any case, should its client never go away."""
+"""Seconds after which a probe always ends, in case its client never disconnects."""
 
 LARGE_SIZE: Final = 2 * 1024 * 1024
 
 HELLO: Final[dict[str, Any]] = {
     "protocolVersion": 1,
     "agentInfo": {"name": "dragoman-probe", "version": "1", "title": None},
-    # Malformed on purpose, where it has to count as absent.
+    # Malformed on purpose: it must count as absent.
     "agentCapabilities": {
         "loadSession": "perhaps",
         "promptCapabilities": {"image": 1, "audio": None},
@@ -31,7 +30,7 @@ ROOTS: Final[dict[str, frozenset[str]]] = {
     "session/new": frozenset({"cwd", "mcpServers", "additionalDirectories", "_meta"}),
     "session/prompt": frozenset({"sessionId", "prompt", "messageId", "_meta"}),
 }
-"""The members that the schema knows at the root of what clients send."""
+"""The members that the schema defines at the root of what clients send."""
 
 _BOOLEANS: Final = ("fs.readTextFile", "fs.writeTextFile", "terminal", "auth.terminal")
 _MARKERS: Final = (
@@ -44,18 +43,18 @@ _MARKERS: Final = (
 
 
 def client_capabilities(value: object) -> str:
-    """What is wrong with the capabilities of a client, as a sentence; empty if nothing is."""
+    """The first problem with a client's capabilities, as a sentence; empty if there is none."""
     if value is None:
         return ""
     if not isinstance(value, dict):
-        return "clientCapabilities is no object"
+        return "clientCapabilities is not an object"
     for paths, kind, name in ((_BOOLEANS, bool, "boolean"), (_MARKERS, dict, "object")):
         for path in paths:
             found: Any = value
             for part in path.split("."):
                 found = found.get(part) if isinstance(found, dict) else None
             if found is not None and not isinstance(found, kind):
-                return f"{path} is no {name}"
+                return f"{path} is not of type {name}"
     return ""
 
 
@@ -64,7 +63,7 @@ def chunk(text: str) -> dict[str, Any]:
 
 
 def question(session: str) -> dict[str, Any]:
-    """A question for permission with the usual options, under unusual names."""
+    """A permission request with the usual options, under unusual names."""
     return {
         "sessionId": session,
         "toolCall": {"toolCallId": "probe-call", "title": "Look around", "kind": "read"},
@@ -134,7 +133,7 @@ UPDATES: Final[dict[str, tuple[dict[str, Any], ...]]] = {
     ),
     "large_update_is_taken": (chunk("x" * LARGE_SIZE),),
 }  # fmt: skip
-"""Updates by the check that they are for."""
+"""Updates by the check they are for."""
 
 AFTER_CANCEL: Final[tuple[dict[str, Any], ...]] = (
     {"sessionUpdate": "tool_call_update", "toolCallId": "probe-call", "status": "failed"},

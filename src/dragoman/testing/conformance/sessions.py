@@ -1,7 +1,7 @@
-"""Checks of an agent's sessions that need no model: opening, listing, settings, the end.
+"""Checks of an agent's sessions that need no model: opening, listing, settings, closing.
 
-It owns what can be asked of a session without a prompt. Nothing here makes an agent call its model:
-the only prompts go to sessions that do not exist. What needs a turn is in `turns`.
+Covers what works without a prompt. Nothing here makes an agent call its model: the only prompts go
+to sessions that do not exist. `turns` has the checks that need a turn.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The shapes that agents have to send, judged strictly.
+"""Strict checks of the shapes that agents send.
 
-It owns the required members and closed sets of values of what agents send, as the schema of ACP v1
-has them. It reads plain JSON values and not through `dragoman.dialects`, whose business is to
-forgive. Every function returns the first problem as a sentence, or an empty string.
+Has the required members and closed sets of values of ACP v1's schema. It reads plain JSON and does
+not use `dragoman.dialects`, which is lenient by design. Every function returns the first problem as
+a sentence, or an empty string.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ ROOTS: Final[dict[str, frozenset[str]]] = {
     "initialize": frozenset(
         {"protocolVersion", "agentCapabilities", "agentInfo", "authMethods", "_meta"}
     ),
-    # `runs.model_choice` was in the schema once, and real agents still send it.
+    # `models` was in the schema once, and real agents still send it.
     "session/new": frozenset({"sessionId", "modes", "models", "configOptions", "_meta"}),
     "session/prompt": frozenset({"stopReason", "usage", "userMessageId", "_meta"}),
     "session/update": frozenset({"sessionId", "update", "_meta"}),
 }
-"""The members that the schema knows at the root of a type; anything else belongs into `_meta`."""
+"""The members that the schema defines at the root of a type; anything else belongs in `_meta`."""
 
 _BOOLEANS: Final = (
     "loadSession",
@@ -53,35 +53,35 @@ def capabilities(value: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, dict):
-        return "the capabilities are no object"
+        return "the capabilities are not an object"
     for group in ("promptCapabilities", "mcpCapabilities", "sessionCapabilities", "auth"):
         if not isinstance(value.get(group, {}), dict | None):
-            return f"{group} is no object"
+            return f"{group} is not an object"
     for path in _BOOLEANS:
         found = _at(value, path)
         if found is not None and not isinstance(found, bool):
-            return f"{path} is no boolean"
+            return f"{path} is not a boolean"
     for path in _MARKERS:
         found = _at(value, path)
         if found is not None and not isinstance(found, dict):
-            return f"{path} is no object"
+            return f"{path} is not an object"
     return ""
 
 
 def auth_methods(value: object) -> str:
-    """`authMethods`: each with an id and a name, and what its type adds."""
+    """`authMethods`: each has an id, a name, and the members of its type."""
     if value is None:
         return ""
     if not isinstance(value, list):
-        return "authMethods is no list"
+        return "authMethods is not a list"
     for method in value:
         if problem := _strings(method, "id", "name"):
             return f"a login method: {problem}"
         if method.get("type") == "terminal":
             if not _is_list_of(method.get("args", []), str):
-                return "the args of a terminal login are no list of strings"
+                return "the args of a terminal login are not a list of strings"
             if not isinstance(method.get("env", {}), dict | None):
-                return "the env of a terminal login is no object"
+                return "the env of a terminal login is not an object"
     return ""
 
 
@@ -98,9 +98,9 @@ def modes(value: object) -> str:
 
 
 def config_options(value: object) -> str:
-    """`configOptions`: each has a name, a type, and a value that it can have."""
+    """`configOptions`: each has a name, a type, and one of its possible values."""
     if not isinstance(value, list):
-        return "configOptions is no list"
+        return "configOptions is not a list"
     for option in value:
         if problem := _strings(option, "id", "name", "type"):
             return f"a config option: {problem}"
@@ -117,7 +117,7 @@ def config_options(value: object) -> str:
 
 
 def select_values(option: dict[str, Any]) -> Iterator[object]:
-    """What a select can be set to, its choices being flat or in groups."""
+    """The possible values of a select, flat or in groups."""
     entries = option.get("options")
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict) and isinstance(entry.get("options"), list):
@@ -127,7 +127,7 @@ def select_values(option: dict[str, Any]) -> Iterator[object]:
 
 
 def session_info(value: object) -> str:
-    """An entry of a list of sessions."""
+    """An entry of a session list."""
     if problem := _strings(value, "sessionId", "cwd"):
         return f"a listed session: {problem}"
     return ""
@@ -149,13 +149,13 @@ def block(value: object) -> str:
             inner = value.get("resource")
             if isinstance(inner, dict) and ("text" in inner) != ("blob" in inner):
                 return _strings(inner, "uri")
-            return "an embedded resource has not exactly one of text and blob"
+            return "an embedded resource must have exactly one of text and blob"
         case other:
             return f"there is no content block of the type {other!r}"
 
 
 def update(value: object) -> str:
-    """The `update` of a `session/update`. Kinds that v1 does not have are left alone."""
+    """The `update` of a `session/update`. Kinds that v1 does not have are ignored."""
     if problem := _strings(value, "sessionUpdate"):
         return problem
     assert isinstance(value, dict)
@@ -166,7 +166,7 @@ def update(value: object) -> str:
 
 def _chunk(value: dict[str, Any]) -> str:
     if not isinstance(value.get("messageId"), str | None):
-        return "the messageId is no string"
+        return "the messageId is not a string"
     return block(value.get("content"))
 
 
@@ -237,7 +237,7 @@ def _config(value: dict[str, Any]) -> str:
 def _usage(value: dict[str, Any]) -> str:
     for name in ("used", "size"):
         if type(value.get(name)) is not int:
-            return f"{name} is no whole number"
+            return f"{name} is not an integer"
     cost = value.get("cost")
     if cost is None:
         return ""
@@ -268,10 +268,10 @@ def _at(value: object, path: str) -> object:
 
 def _strings(value: object, *names: str) -> str:
     if not isinstance(value, dict):
-        return "it is no object"
+        return "it is not an object"
     for name in names:
         if not isinstance(value.get(name), str):
-            return f"{name} is no string"
+            return f"{name} is not a string"
     return ""
 
 

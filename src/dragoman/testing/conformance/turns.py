@@ -1,8 +1,7 @@
 """Checks of an agent's turns. Every one of them makes the agent call its model.
 
-It owns prompts, what an agent streams and answers, cancelling, and getting a conversation back.
-They run only when they are asked for, because a model call costs money. What needs no model is in
-`store`.
+Covers prompts, the streamed updates and the response, cancelling, and loading a conversation. They
+run only on request, because a model call costs money. `sessions` has the checks that need no model.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from dragoman.testing.conformance.conversation import Answer, Conversation, Mess
 from dragoman.wire import codes
 
 HISTORY: Final = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call")
-"""Updates that tell what was said and done, and not how the session is set."""
+"""Updates with content, not settings of the session."""
 
 CALL_OFF_TIMEOUT: Final = 5.0
-"""Seconds after which an agent that has not answered a request that was called off counts as one
-that ignores such notifications."""
+"""Seconds after which an agent that has not answered a cancelled request counts as one that
+ignores such notifications."""
 
 
 @agent_check("ACP1-PRM-03", "ACP1-PRM-04", "ACP1-CAP-05", turns=True)
@@ -61,7 +60,7 @@ async def cancelled_turn_says_so(lab: Lab) -> None:
     answer = await _answer(lab, conversation, id)
     expect(answer.error is None, "a cancelled prompt was answered with an error", answer.message)
     if _stop_reason(answer) != "cancelled":
-        # The natural end may win the race; whether it did cannot be seen from here.
+        # The natural end may win the race; that cannot be seen from here.
         raise Skip(f"the turn ended by itself first: {answer.fields().get('stopReason')}")
 
 
@@ -87,7 +86,8 @@ async def cancelled_request_is_still_answered(lab: Lab) -> None:
     try:
         answer = await conversation.answer(id, "session/prompt", timeout=limit)
     except Silence:
-        # Who does not know the notification may ignore it, and then the turn simply goes on.
+        # An agent that does not know the notification may ignore it; then the turn simply
+        # continues.
         conversation.tell("session/cancel", {"sessionId": session})
         await _answer(lab, conversation, id)
         raise Skip("it ignores $/cancel_request, as it may") from None
@@ -158,7 +158,7 @@ async def _prompt(
 
 
 async def _begin_long(lab: Lab, conversation: Conversation, session: str) -> int | str:
-    """Begin a turn that takes its time, and wait until it says something or ends."""
+    """Start a slow turn, and wait until it sends something or ends."""
     params = {"sessionId": session, "prompt": _text(lab.long_prompt)}
     id = conversation.begin("session/prompt", params)
     await conversation.until(
@@ -180,7 +180,7 @@ def _stop_reason(answer: Answer) -> str:
 
 
 async def _turned(lab: Lab) -> tuple[str, str]:
-    """A session with a turn behind it."""
+    """A session with a completed turn."""
     if lab.turned is None:
         conversation, session = await _new(lab)
         _stop_reason(await _prompt(lab, conversation, session, _text(lab.prompt)))
@@ -198,7 +198,7 @@ async def _reopen(lab: Lab, conversation: Conversation, method: str, session: st
 def _updates(
     conversation: Conversation, session: str, *, after: int = -1, before: int | None = None
 ) -> list[dict[str, Any]]:
-    """What was said and done in a session, among the messages between two positions."""
+    """The content updates of a session, among the messages between two positions."""
     found: list[dict[str, Any]] = []
     for message in conversation.messages[after + 1 : before]:
         params = message.get("params")

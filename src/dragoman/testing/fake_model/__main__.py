@@ -1,4 +1,4 @@
-"""``python -m dragoman.testing.fake_model``: serve until the input ends or somebody interrupts.
+"""``python -m dragoman.testing.fake_model``: serve until the input ends or an interrupt.
 
 Prints the address as its only line of output, so that a script can read it.
 """
@@ -21,7 +21,7 @@ async def serve(port: int) -> None:
         sys.stdout.flush()
         over = asyncio.Event()
         loop = asyncio.get_running_loop()
-        # A daemon: a thread of the pool would keep an interrupted program waiting for more input.
+        # A daemon: a pool thread would keep an interrupted program waiting for more input.
         threading.Thread(target=_read_to_the_end, args=(loop, over), daemon=True).start()
         await over.wait()
 
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m dragoman.testing.fake_model",
         description="A model on loopback that answers by rules.",
     )
-    parser.add_argument("--port", type=int, default=0, help="0 takes any that is free")
+    parser.add_argument("--port", type=int, default=0, help="0 picks a free port")
     try:
         asyncio.run(serve(parser.parse_args(argv).port))
     except KeyboardInterrupt:

@@ -1,6 +1,6 @@
 """OpenAI's chat completions: ``POST /v1/chat/completions``.
 
-Owns this format only; what is answered is decided in `triggers`.
+Only the wire format; `triggers` decides the answer.
 """
 
 from __future__ import annotations

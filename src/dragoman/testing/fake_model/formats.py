@@ -1,7 +1,7 @@
-"""What the formats of the model APIs have in common.
+"""What the wire formats of the model APIs share.
 
-Owns the shape of a format and of a piece of a streamed answer. It does not know any of them; they
-are in `chat`, `responses`, `messages` and `gemini`, and `server` chooses one by a request's path.
+Defines the interface of a format and of a piece of a streamed answer. The formats are in `chat`,
+`responses`, `messages` and `gemini`, and `server` chooses one by the request's path.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ class Piece:
 
     data: bytes
     text: bool = False
-    """Whether it is a chunk of text: only those are slow, or are waited after."""
+    """Whether it is a chunk of text: only those are delayed or held."""
 
 
 class Format(Protocol):
-    """One wire format. A format keeps nothing: `id` tells the answers apart."""
+    """One wire format. It is stateless: `id` distinguishes the answers."""
 
     def read(self, body: dict[str, Any], path: str) -> Asked:
-        """What a request asks."""
+        """Parse a request."""
 
     def stream(self, reply: Reply, asked: Asked, id: str) -> Iterator[Piece]:
-        """The answer in pieces."""
+        """The answer as a stream of pieces."""
 
     def whole(self, reply: Reply, asked: Asked, id: str) -> Any:
-        """The answer at once."""
+        """The complete answer."""
 
     def error(self, status: int, message: str) -> Any:
         """The body of an error."""
@@ -46,14 +46,14 @@ def event(data: Any, name: str | None = None, *, text: bool = False) -> Piece:
 
 
 def objects(value: Any) -> Iterator[dict[str, Any]]:
-    """The objects in a list of a request; whatever else it holds is passed over."""
+    """The objects in a list of a request; other items are ignored."""
     for item in value if isinstance(value, list) else ():
         if isinstance(item, dict):
             yield item
 
 
 def texts(content: Any) -> list[str]:
-    """The texts of a message's content, which is a text or a list of parts."""
+    """The texts of a message's content, which is a string or a list of parts."""
     if isinstance(content, str):
         return [content]
     return [part["text"] for part in objects(content) if isinstance(part.get("text"), str)]
@@ -66,12 +66,12 @@ def said(content: Any) -> str:
 
 
 def usage_of(asked: Asked, reply: Reply) -> tuple[int, int]:
-    """Words stand for tokens: those of the question and those of the answer."""
+    """Token counts of the question and the answer, counting words."""
     return len(asked.text.split()), reply.words
 
 
 def schema_of(wanted: Any, *path: str) -> dict[str, Any] | None:
-    """The schema of an answer in JSON at `path`, or None if no JSON is wanted."""
+    """The schema of a JSON answer at `path`, or None if no JSON is requested."""
     if not isinstance(wanted, dict) or wanted.get("type") not in ("json_schema", "json_object"):
         return None
     found: Any = wanted

@@ -1,7 +1,7 @@
 """Gemini: ``POST /v1beta/models/NAME:streamGenerateContent`` and ``:generateContent``.
 
-Owns this format only; what is answered is decided in `triggers`. Whether an answer is streamed is
-said by the path, not by the body.
+Only the wire format; `triggers` decides the answer. The path, not the body, says whether an answer
+is streamed.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _usage(asked: Asked, reply: Reply) -> dict[str, int]:
 def stream(reply: Reply, asked: Asked, id: str) -> Iterator[Piece]:
     for part, is_text in _parts(reply):
         yield event(_chunk([part], asked, id), text=is_text)
-    # An empty text: a client may drop a chunk without parts, and the end with it.
+    # An empty text: a client may drop a chunk without parts, and with it the end.
     end = _chunk([{"text": ""}], asked, id, "STOP")
     yield event({**end, "usageMetadata": _usage(asked, reply)})
 

@@ -1,7 +1,7 @@
-"""As much HTTP/1.1 as agents need from a model, on asyncio's streams.
+"""The part of HTTP/1.1 that agents need from a model, on asyncio's streams.
 
-Owns reading a request and writing an answer. It does not know what is asked; `server` does. It is
-for loopback and for tests: no TLS, no compression of answers, and sizes are bounded.
+Reads requests and writes responses; `server` interprets them. For loopback and tests: no TLS, no
+compressed responses, and sizes are limited.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, Final
 
 MAX_HEAD_SIZE: Final = 64 * 1024
 MAX_BODY_SIZE: Final = 64 * 1024 * 1024
-"""Agents send their whole history each time; this is far above the largest that was seen."""
+"""Agents send their whole history each time; this is far above the largest seen."""
 
 
 class BadRequest(Exception):
-    """What came is no request that is understood here. Never leaves this package."""
+    """Raised for an invalid request. Never leaves this package."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -34,7 +34,7 @@ class Request:
     method: str
     target: str
     headers: Mapping[str, str] = field(default_factory=dict)
-    """By name in lower case."""
+    """By lower-case name."""
     body: bytes = b""
     keep_alive: bool = True
 
@@ -60,7 +60,7 @@ async def read_request(
     first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
-        raise BadRequest(400, "this is no HTTP/1.1 request")
+        raise BadRequest(400, "this is not an HTTP/1.1 request")
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
@@ -78,7 +78,7 @@ async def _read_body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -
         return await _read_chunks(reader)
     length = headers.get("content-length", "0")
     if not length.isdecimal():
-        raise BadRequest(400, "the length of the body is no number")
+        raise BadRequest(400, "the length of the body is not a number")
     if int(length) > MAX_BODY_SIZE:
         raise BadRequest(413, "the body is too long")
     return await reader.readexactly(int(length))
@@ -91,7 +91,7 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
         try:
             size = int(line.partition(b";")[0], 16)
         except ValueError as error:
-            raise BadRequest(400, "the length of a chunk is no number") from error
+            raise BadRequest(400, "the length of a chunk is not a number") from error
         if size < 0 or len(body) + size > MAX_BODY_SIZE:
             raise BadRequest(413, "the body is too long")
         if size == 0:
@@ -107,17 +107,17 @@ def _unpacked(body: bytes, encoding: str) -> bytes:
         case "" | "identity":
             return body
         case "gzip" | "deflate":
-            # 32: both kinds of head are understood.
+            # 32: accept both kinds of header.
             unpack = zlib.decompressobj(zlib.MAX_WBITS | 32)
             try:
                 plain = unpack.decompress(body, MAX_BODY_SIZE)
             except zlib.error as error:
-                raise BadRequest(400, f"the body is not packed as it says: {error}") from error
+                raise BadRequest(400, f"the body is not compressed as declared: {error}") from error
             if not unpack.eof:
-                raise BadRequest(400, "the packed body is cut off, or too long")
+                raise BadRequest(400, "the compressed body is truncated or too long")
             return plain
         case _:
-            raise BadRequest(415, f"a body packed with {encoding} is not understood")
+            raise BadRequest(415, f"unsupported content encoding: {encoding}")
 
 
 def write_json(
@@ -128,7 +128,7 @@ def write_json(
     keep_alive: bool = True,
     with_body: bool = True,
 ) -> None:
-    """A whole answer."""
+    """A complete response."""
     body = json.dumps(value).encode()
     extra = {"content-length": str(len(body))}
     _write_head(writer, status, "application/json", extra, keep_alive=keep_alive)
@@ -137,7 +137,7 @@ def write_json(
 
 
 def begin_stream(writer: asyncio.StreamWriter, *, keep_alive: bool) -> None:
-    """The head of an answer that comes in pieces."""
+    """The head of a streamed response."""
     extra = {"transfer-encoding": "chunked", "cache-control": "no-cache"}
     _write_head(writer, 200, "text/event-stream", extra, keep_alive=keep_alive)
 

@@ -1,6 +1,6 @@
 """Anthropic's messages: ``POST /v1/messages``.
 
-Owns this format only; what is answered is decided in `triggers`.
+Only the wire format; `triggers` decides the answer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read(body: dict[str, Any], path: str) -> Asked:
             if part.get("type") == "tool_result"
         ]
         if said_by_tools:
-            # What stands beside a result are reminders of the program, not words of its user.
+            # Text next to a result is a reminder of the program, not the user's.
             results += said_by_tools
         elif spoken := last_text(texts(content)):
             text, results = spoken, []

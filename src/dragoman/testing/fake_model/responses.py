@@ -1,6 +1,6 @@
-"""OpenAI's responses: ``POST /v1/responses``, which Codex speaks.
+"""OpenAI's responses: ``POST /v1/responses``, which Codex uses.
 
-Owns this format only; what is answered is decided in `triggers`.
+Only the wire format; `triggers` decides the answer.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _tools(tools: Any, namespace: str = "") -> Iterator[Tool]:
             schema = dict_of(tool.get("parameters"))
             yield Tool(str(tool.get("name")), schema, tool["type"] == "custom", namespace)
         elif tool.get("type") == "namespace" and not namespace:
-            # Codex has the tools of each MCP server in one.
+            # Codex groups the tools of each MCP server.
             yield from _tools(tool.get("tools"), str(tool.get("name")))
 
 
@@ -151,7 +151,7 @@ def stream(reply: Reply, asked: Asked, id: str) -> Iterator[Piece]:
 
 
 def _empty(item: dict[str, Any]) -> dict[str, Any]:
-    """An item as it is when it begins."""
+    """An item in its initial state."""
     nothing: dict[str, Any] = {"summary": [], "content": [], "arguments": "", "input": ""}
     begun = {key: nothing.get(key, value) for key, value in item.items()}
     return {**begun, "status": "in_progress"} if "status" in begun else begun

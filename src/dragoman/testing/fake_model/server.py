@@ -1,7 +1,7 @@
-"""The server of the fake model: which request goes to which format, and the pace of an answer.
+"""The server of the fake model: routes requests to formats and paces the answers.
 
-Owns the listening socket, its connections and the record of what was asked. It does not know what
-to say (`triggers`) or how it is written (the modules of the formats); HTTP itself is in `http`.
+Has the listening socket, its connections and the record of requests. `triggers` decides what to
+answer, the format modules encode it, and `http` has HTTP itself.
 """
 
 from __future__ import annotations
@@ -22,37 +22,38 @@ from dragoman.testing.fake_model.formats import Format
 from dragoman.testing.fake_model.triggers import Asked, Reply, reply_to
 
 KEPT_REQUESTS: Final = 1000
-"""How many requests are remembered; the oldest go first."""
+"""Maximum number of requests remembered; the oldest are dropped first."""
 
 CHECK_INTERVAL: Final = 0.05
-"""How often a wait inside an answer looks whether the other side is still there."""
+"""How often a wait inside an answer checks whether the client is still connected."""
 
 HOLD_LIMIT: Final = 60.0
-"""The longest time that an answer is held back or withheld, should nobody release it."""
+"""Maximum time an answer is held or withheld, in case it is never released."""
 
 CLOSE_TIMEOUT: Final = 5.0
-"""The end of a socket on loopback takes no time; this is for a loop that is stuck."""
+"""Closing a loopback socket takes no time; this is for a stuck event loop."""
 
 MODELS: Final = ("fake-model",)
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A request as it came."""
+    """A request as received."""
 
     method: str
     path: str
     query: str
     headers: dict[str, str]
-    """By name in lower case."""
+    """By lower-case name."""
     body: Any
     """Decoded from JSON; an empty object without a body."""
     asked: Asked | None = None
-    """What was understood of it, where it was a question to the model."""
+    """The parsed question, if it was a request to the model."""
 
 
 class FakeModel:
-    """A model on loopback, for use as ``async with``. See the package for what it answers."""
+    """A model on loopback, for use as ``async with``. The package docstring describes its
+    answers."""
 
     def __init__(self, *, port: int = 0, models: tuple[str, ...] = MODELS) -> None:
         self._port = port
@@ -65,7 +66,7 @@ class FakeModel:
         self._released = asyncio.Event()
         self._failed: Counter[str] = Counter()
 
-    # -- life
+    # -- start and end
 
     async def __aenter__(self) -> Self:
         if self._server is not None:
@@ -84,7 +85,7 @@ class FakeModel:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop listening and break every connection."""
+        """Stop listening and close every connection."""
         if self._server is not None:
             await finish(self._close(self._server))
 
@@ -106,21 +107,21 @@ class FakeModel:
 
     @property
     def requests(self) -> list[Recorded]:
-        """What was asked, the oldest first."""
+        """All requests, oldest first."""
         return list(self._recorded)
 
     @property
     def questions(self) -> list[Asked]:
-        """What the model was asked, without lists of models and the like."""
+        """The requests to the model, without lists of models and the like."""
         return [recorded.asked for recorded in self._recorded if recorded.asked is not None]
 
     async def wait_requests(self, count: int) -> None:
-        """Wait until there have been this many requests. The caller bounds the wait."""
+        """Wait until there have been this many requests. The caller sets the timeout."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._count >= count)
 
     def release(self) -> None:
-        """Let every answer go on that is held, now and later."""
+        """Release every held answer, now and later."""
         self._released.set()
 
     # -- connections
@@ -133,13 +134,13 @@ class FakeModel:
             while await self._exchange(reader, writer):
                 pass
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            # An agent that is killed or cancels its turn goes without a word.
+            # An agent that is killed or cancels its turn disconnects without notice.
             pass
         finally:
             writer.close()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Read one request and answer it; whether the connection may be used again."""
+        """Read one request and answer it; returns whether the connection can be reused."""
         try:
             request = await http.read_request(reader, writer)
             if request is None:
@@ -186,7 +187,7 @@ class FakeModel:
         if reply.hang:
             await self._wait(reader, writer, HOLD_LIMIT)
             return False
-        # The same question gets the same id, and a conversation that grows never asks the same.
+        # The same question gets the same id, and a growing conversation never repeats one.
         id = hashlib.sha256(request.body).hexdigest()[:16]
         if not asked.stream:
             if reply.hold or reply.interval:
@@ -224,7 +225,7 @@ class FakeModel:
     async def _wait(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, time: float
     ) -> None:
-        """Wait for the release or for `time`. Raises when the other side has gone."""
+        """Wait for the release or for `time`. Raises if the client disconnects."""
         loop = asyncio.get_running_loop()
         over_at = loop.time() + time
         while not self._released.is_set() and (left := over_at - loop.time()) > 0:
@@ -237,7 +238,7 @@ class FakeModel:
     def _answer_rest(
         self, request: http.Request, body: dict[str, Any], writer: asyncio.StreamWriter
     ) -> None:
-        """Lists of models, counts of tokens, and what is not there."""
+        """Lists of models, token counts, and 404."""
         path, status = request.path.rstrip("/"), 200
         value: Any
         if path.endswith(("countTokens", "count_tokens")):
@@ -248,7 +249,7 @@ class FakeModel:
         elif path.rpartition("/")[0].endswith("/models"):
             value = {"id": path.rpartition("/")[2], "object": "model", "owned_by": "fake"}
         elif path == "":
-            # Some agents look first whether anybody is there.
+            # Some agents first check whether the server is up.
             value = {"name": "fake model"}
         else:
             status, value = 404, {"error": {"message": f"there is no {path} here"}}
@@ -271,7 +272,7 @@ class FakeModel:
                 for name in self._models
             ],
             "has_more": False,
-            # Codex asks for its own kind of list at the same place, and wants this key.
+            # Codex requests its own kind of list at the same path, and needs this key.
             "models": [],
         }
 
@@ -284,7 +285,7 @@ def _decoded(request: http.Request) -> Any:
     except (ValueError, RecursionError) as error:
         raise http.BadRequest(400, f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
-        raise http.BadRequest(400, "the body is no object")
+        raise http.BadRequest(400, "the body is not an object")
     return body
 
 

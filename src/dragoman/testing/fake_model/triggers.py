@@ -1,8 +1,8 @@
 """What the fake model answers: the rules, without any wire format.
 
-Owns the triggers and the choice of a tool. It does not know how a request or an answer is written
-down; `chat`, `responses`, `messages` and `gemini` do. It keeps nothing: the same question always
-gets the same answer, except where the caller counts (`HTTP:500*2`).
+Parses the triggers and chooses a tool; `chat`, `responses`, `messages` and `gemini` read and write
+the requests and answers. Stateless: the same question always gets the same answer, except where the
+caller counts (`HTTP:500*2`).
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ class Tool:
     name: str
     schema: dict[str, Any] = field(default_factory=dict)
     freeform: bool = False
-    """Whether it takes a text instead of arguments."""
+    """Whether it takes a string instead of arguments."""
     namespace: str = ""
-    """The group that it is in, if the format has such groups."""
+    """Its group, if the format has groups."""
 
     @property
     def called(self) -> str:
-        """The name by which a prompt calls it."""
+        """The name a prompt uses for it."""
         return f"{self.namespace}.{self.name}" if self.namespace else self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request, as far as the answer depends on it."""
+    """The parts of a request that the answer depends on."""
 
     model: str
     text: str
     """The last text of the user."""
     results: tuple[str, ...] = ()
-    """What tools said after it."""
+    """The tool results after it."""
     tools: tuple[Tool, ...] = ()
     stream: bool = False
     schema: dict[str, Any] | None = None
-    """The schema of an answer that is to be JSON; empty if any JSON will do."""
+    """The schema of a JSON answer; empty if any JSON will do."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of one of the agent's tools. A text for a tool that takes one, else arguments."""
+    """A call of one of the agent's tools. A string for a tool that takes one, else arguments."""
 
     name: str
     arguments: dict[str, Any] | str
@@ -70,9 +70,9 @@ class Reply:
     thoughts: tuple[str, ...] = ()
     call: ToolCall | None = None
     status: int = 200
-    """Any other is an error, and there is nothing else."""
+    """Any other status is an error, without anything else."""
     times: int | None = None
-    """How often the error comes before the answer; None is always."""
+    """How often the error comes before the answer; None means always."""
     interval: float = 0.0
     """Seconds between two chunks."""
     hold: bool = False
@@ -92,7 +92,7 @@ class Reply:
 
     @property
     def words(self) -> int:
-        """Stands for the number of tokens."""
+        """Counts as the number of tokens."""
         return len(self.chunks) + len(self.thoughts) + (self.call is not None)
 
 
@@ -104,16 +104,16 @@ _WRITE: Final = re.compile(r"([A-Za-z]:[\\/][^:]*|[^:]+):(.*)")
 
 
 def last_text(texts: Iterable[str]) -> str:
-    """The newest thing a user said, of the texts of one message.
+    """The user's newest text among the texts of one message.
 
-    Agents put reminders in tags beside or around what their user said; those are not his words.
+    Agents put reminders in tags next to or around it; those are not the user's text.
     """
     said = [_TAGGED.sub("", text).strip() for text in texts]
     return next((text for text in reversed(said) if text), "")
 
 
 def reply_to(asked: Asked, *, ignore_errors: bool = False) -> Reply:
-    """What the model does about a request."""
+    """Decide the answer to a request."""
     if asked.schema is not None:
         return Reply((json.dumps(sample(asked.schema)),))
     text = asked.text
@@ -144,7 +144,7 @@ def reply_to(asked: Asked, *, ignore_errors: bool = False) -> Reply:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """A text in chunks: each word with the space behind it."""
+    """A text in chunks: each word with the following space."""
     return tuple(re.findall(r"\s*\S+\s?", text)) or (text,)
 
 
@@ -214,7 +214,7 @@ def _write(path: str, content: str, tools: Sequence[Tool]) -> ToolCall | None:
         if tool.freeform:
             return ToolCall(tool.name, patch)
         return _fill(tool, {_parameter(tool, ("input", "patch")): patch})
-    # Codex offers no tool for files to a model that it does not know: there the patch is a command.
+    # Codex offers no file tool to an unknown model: there the patch is a command.
     return _shell(f"apply_patch <<'EOF'\n{patch}\nEOF", tools)
 
 
@@ -261,7 +261,7 @@ def _parameter(tool: Tool, names: Sequence[str]) -> str:
 
 
 def _fill(tool: Tool, given: dict[str, Any]) -> ToolCall:
-    """A call with these arguments, and with some value for every other one that is required."""
+    """A call with these arguments, and some value for every other required one."""
     properties = _properties(tool)
     required = tool.schema.get("required")
     for name in required if isinstance(required, list) else ():
@@ -271,7 +271,7 @@ def _fill(tool: Tool, given: dict[str, Any]) -> ToolCall:
 
 
 def sample(schema: Any) -> Any:
-    """Some value that fits a JSON schema, as far as agents use them."""
+    """Some value that fits a JSON schema, for the features that agents use."""
     if not isinstance(schema, dict):
         return "fake"
     if "const" in schema:

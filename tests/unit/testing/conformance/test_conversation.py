@@ -97,7 +97,7 @@ async def test_null_stands_for_an_empty_object_and_a_list_does_not() -> None:
     conversation, far = talk()
     far.write(b'{"jsonrpc":"2.0","id":1,"result":null}\n{"jsonrpc":"2.0","id":2,"result":[]}\n')
     assert (await conversation.answer(1)).fields() == {}
-    with pytest.raises(Violation, match="no object"):
+    with pytest.raises(Violation, match="not an object"):
         (await conversation.answer(2)).fields()
 
 
