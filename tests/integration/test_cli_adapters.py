@@ -235,7 +235,7 @@ def test_doctor_tells_that_an_adapter_loads(cli: Cli) -> None:
     ("option", "why"),
     [
         (("-s", "one"), "opens a new session for every prompt"),
-        (("--no-wait",), "a broker cannot go on with it"),
+        (("--no-wait",), "a broker cannot continue it"),
     ],
 )
 def test_options_that_need_a_session_of_ours_are_refused(

@@ -119,7 +119,7 @@ def test_a_delegation_and_a_run_say_why_they_do_not_share_an_agent(warm: Cli) ->
 
 def test_a_broker_is_listed_looked_at_and_stopped(warm: Cli) -> None:
     assert brokers(warm) == []
-    assert "No broker runs" in warm("broker", "list").err
+    assert "No broker is running" in warm("broker", "list").err
     hello(warm)
     hello(warm)
     (broker,) = brokers(warm)

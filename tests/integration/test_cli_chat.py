@@ -72,7 +72,7 @@ def history(cli: Cli) -> list[str]:
 
 def test_a_chat_has_many_turns_in_one_session(cli: Cli) -> None:
     with chat(cli) as it:
-        assert "talking with Tester" in it.terminal.shown
+        assert "chatting with Tester" in it.terminal.shown
         it.say("one", "you said one")
         it.type("/help" + ENTER)
         assert "/dance where" in it.expect("Dance a little")
@@ -92,11 +92,11 @@ def test_ctrl_c_cancels_the_turn_and_twice_at_the_prompt_it_leaves(cli: Cli) -> 
         it.type("half a line" + CTRL_C)
         it.say("whole", "you said whole")
         it.type(CTRL_C)
-        it.expect("Ctrl-C once more leaves")
+        it.expect("press Ctrl-C again")
         it.expect(READY)
         it.say("still here", "you said still here")
         it.type(CTRL_C)
-        it.expect("Ctrl-C once more leaves")
+        it.expect("press Ctrl-C again")
         it.expect(READY)
         it.type(CTRL_C)
         assert it.wait() == 0
@@ -107,7 +107,7 @@ def test_twice_ctrl_c_leaves_a_chat_with_an_agent_that_does_not_listen(cli: Cli)
         it.type("stubborn" + ENTER)
         it.expect("never")
         it.type(CTRL_C)
-        it.expect("once more")
+        it.expect("Ctrl-C again")
         it.type(CTRL_C)
         assert it.wait() == 130
 
@@ -218,7 +218,7 @@ def test_ctrl_z_stops_a_chat_and_it_goes_on_in_the_foreground(cli: Cli) -> None:
     with in_terminal(shell, cwd=cli.cwd, env=env, columns=100) as terminal:
         terminal.expect("SHELL$ ")
         terminal.type(shlex.join(cli.argv("chat", "--", *cli.agent)) + ENTER)
-        terminal.expect("talking with Tester")
+        terminal.expect("chatting with Tester")
         terminal.expect(READY)
         terminal.type("half")
         terminal.expect("half")
@@ -282,7 +282,7 @@ def test_tab_completes_commands_names_and_files(cli: Cli) -> None:
         it.type("/mode pl" + TAB)
         it.say("", "dragoman: mode plan")
         it.type("/peer sc" + TAB)
-        it.say("", "talking with Scout")
+        it.say("", "chatting with Scout")
         it.leave()
     with chat(cli) as it:
         it.type("/m" + TAB + TAB)

@@ -89,7 +89,7 @@ def test_a_job_is_named_by_its_beginning_or_as_the_last_one() -> None:
         assert "2 jobs begin with 'j-'" in cli("jobs", "result", "j-").err
         assert f"did you mean {first}?" in cli("jobs", "result", f"{first}x").err
         assert cli("jobs", "watch", "last").code == 1
-        assert "has ended already" in cli("jobs", "cancel", "last").err
+        assert "has already ended" in cli("jobs", "cancel", "last").err
         assert cli("sessions", "show", "last").code == 0
         assert "did you mean 'todos'?" in cli("sessions", "show", "todo").err
 

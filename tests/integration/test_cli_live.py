@@ -126,7 +126,7 @@ def test_ctrl_c_leaves_a_clean_screen(cli: Cli, presses: int) -> None:
         for number in range(presses):
             screen.terminal.type(CTRL_C)
             if number == 0:
-                screen.until("Ctrl-C once more ends the agent")
+                screen.until("press Ctrl-C again to end the agent")
         if presses == 1:
             os.kill(screen.terminal.pid, signal.SIGTERM)
         assert screen.end() in (130, 143)

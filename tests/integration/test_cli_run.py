@@ -220,7 +220,7 @@ POLICIES = ("--approve-all", "--approve-reads", "--deny-all")
 def test_permission_flags_exclude_each_other(cli: Cli) -> None:
     done = cli.ask("hi", "--approve-all", "--deny-all")
     assert done.code == 2
-    assert "contradict each other" in done.err
+    assert "cannot be combined" in done.err
 
 
 # -- settings

@@ -75,7 +75,7 @@ def test_a_second_ctrl_c_ends_an_agent_that_does_not_listen(cli: Cli) -> None:
     with cli.terminal("run", "stubborn", "--", *cli.agent) as terminal:
         terminal.expect("never")
         terminal.type(CTRL_C)
-        terminal.expect("Ctrl-C once more ends the agent")
+        terminal.expect("press Ctrl-C again to end the agent")
         terminal.type(CTRL_C)
         assert terminal.wait() == 130
     assert cli.agents_left() == []

@@ -51,7 +51,7 @@ def test_all_of_it_is_shown_and_removed_and_a_project_is_left_alone() -> None:
 
         done = cli("uninstall", "--yes")
         assert done.code == 0, done.err
-        assert "It is removed." in done.out and "pip uninstall dragoman" in done.out
+        assert "Removed." in done.out and "pip uninstall dragoman" in done.out
         assert [path for path in folders(cli) if path.exists()] == []
         assert (cli.home / ".claude.json").read_text() == '{"theme": "dark"}'
         assert not (cli.home / ".claude" / "skills" / "dragoman").exists()

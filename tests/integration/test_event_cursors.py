@@ -145,7 +145,7 @@ def test_a_reader_whose_connection_is_closed_at_random_moments_sees_each_event_o
 def watched(cli: Cli, *words: str) -> list[str]:
     """The cursors of the events that a reader sees which is not cut off."""
     done = cli(*words, "--format", "json")
-    assert done.err == "" or "open now; this is what there was" in done.err
+    assert done.err == "" or "is not open now; showing what is stored" in done.err
     told = [json.loads(line) for line in done.out.splitlines()]
     return [each["cursor"] for each in told if each["type"] != "Job"]
 

@@ -44,13 +44,13 @@ async def test_a_job_of_a_server_is_cancelled_and_the_others_go_on(cli: Cli) -> 
                     await asyncio.sleep(0.01)
         for job in jobs[:2]:
             done = await asyncio.to_thread(cli.child, "jobs", "cancel", job)
-            assert (done.code, done.out, done.err) == (0, "", f"{job} is cancelled.\n")
+            assert (done.code, done.out, done.err) == (0, "", f"{job} was cancelled.\n")
             ended = await client.call_tool("job_result", {"job": job, "wait": WAIT})
             assert ended.structured_content["outcome"] == "cancelled"
         going_on = await client.call_tool("job_status", {"job": jobs[2]})
         assert going_on.structured_content["outcome"] == "running"
         again = await asyncio.to_thread(cli.child, "jobs", "cancel", jobs[0])
-        assert again.code == 1 and "has ended already" in again.err
+        assert again.code == 1 and "has already ended" in again.err
     assert len(prompts(cli)) == 3
 
 

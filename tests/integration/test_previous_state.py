@@ -129,7 +129,7 @@ def test_a_project_that_was_trusted_before_is_and_no_longer_when_it_changes(cli:
     project = cli.cwd / "dragoman.toml"
     assert settings(cli)["permissions"] == ["approve-reads", str(project)]
     assert settings(cli)["enabled_peers"] == ["guide", str(project)]
-    assert "is trusted already" in cli.child("config", "trust").err
+    assert "is already trusted" in cli.child("config", "trust").err
     project.write_bytes(project.read_bytes() + b"\n")
     assert settings(cli)["permissions"] == ["ask", "default"]
     assert "guide" not in settings(cli)["enabled_peers"][0]
@@ -150,7 +150,7 @@ def test_an_adapter_that_was_trusted_before_is_and_not_with_other_bytes(cli: Cli
         adapter_of(cli, "guide")
     assert not mark.exists()
     unasked = cli.child("config", "trust")
-    assert "is trusted already" not in unasked.err and "guide_adapter.py" in unasked.out
+    assert "is already trusted" not in unasked.err and "guide_adapter.py" in unasked.out
     assert unasked.code != 0
 
 

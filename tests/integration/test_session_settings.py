@@ -99,7 +99,7 @@ def test_work_is_delegated_to_a_peer_that_can(cli: Cli) -> None:
         (("--system-prompt", " "), "--system-prompt is empty"),
         (("--system-prompt", "@nope.md"), "'nope.md' cannot be read"),
         (("--allow-tool", ""), "--allow-tool takes the name of a tool"),
-        (("--allow-tool", "Read", "--deny-all"), "contradict each other"),
+        (("--allow-tool", "Read", "--deny-all"), "cannot be combined"),
         (("--max-turns", "2", "--dialect", "acp"), "--dialect"),
     ],
 )

@@ -25,24 +25,23 @@ from dragoman.cli.install import (
 from dragoman.cli.output.terminal import put_data, put_err
 
 HELP: Final = """
-Put dragoman into editors as an agent.
+Add dragoman to editors as an agent.
 
-An editor that speaks the Agent Client Protocol sees one agent, and behind it all of yours.
-`install` makes the entry in its settings that starts `dragoman serve acp`, and `uninstall` takes it
-out.
+An editor that speaks the Agent Client Protocol sees one agent, with all of your peers behind it.
+`install` adds an entry to its settings that starts `dragoman serve acp`; `uninstall` removes it.
 
 \b
 Examples:
-  dragoman acp install --client zed               show the entry
-  dragoman acp install --client zed --write       make it, with a backup
-  dragoman acp uninstall --client zed --write     take it out again
+  dragoman acp install --client zed             show the entry
+  dragoman acp install --client zed --write     write it, with a backup
+  dragoman acp uninstall --client zed --write   remove it again
 """
 
 app: Final = new_app(help=HELP)
 
 
 class EditorName(enum.StrEnum):
-    """The editors that are known."""
+    """The supported editors."""
 
     ZED = "zed"
     JETBRAINS = "jetbrains"
@@ -52,10 +51,10 @@ class EditorName(enum.StrEnum):
 
 ClientOption = Annotated[
     EditorName | None,
-    typer.Option("--client", help="The editor to put it into.  [required]", show_default=False),
+    typer.Option("--client", help="The editor to configure.  [required]", show_default=False),
 ]
 EditorOption = Annotated[EditorName | None, typer.Option("--editor", hidden=True)]
-"""The name of ``--client`` in earlier versions."""
+"""The old name of ``--client``."""
 
 
 @app.callback()
@@ -71,10 +70,10 @@ def install_command(
     name: NameOption = NAME,
     file: FileOption = None,
 ) -> None:
-    """Show or make the entry for dragoman as an agent in an editor's settings.
+    """Show the entry for an editor's settings, or write it with --write.
 
-    Only the entry changes: comments, order and every other byte of the file stay. The settings of
-    Neovim and Emacs are programs, so the entry for them is only shown.
+    Only the entry changes: comments, order and every other byte of the file are kept. Neovim and
+    Emacs are configured by programs, so their entry is only shown.
 
     \b
     Examples:
@@ -93,7 +92,7 @@ def install_command(
         return
     if write or file is not None:
         raise UsageError(
-            f"the settings of {script.title} are a program, and no program is edited here; "
+            f"{script.title} is configured by a program, which dragoman does not edit; "
             "call it without --write and paste what it shows"
         )
     check_name(name)
@@ -110,10 +109,10 @@ def uninstall_command(
     name: NameOption = NAME,
     file: FileOption = None,
 ) -> None:
-    """Show or make the removal of that entry from an editor's settings.
+    """Show how the entry is removed from an editor's settings, or remove it with --write.
 
-    Only the entry goes, and a section that it leaves empty. An entry that starts another program
-    stays. What you pasted into the settings of Neovim or Emacs is yours to remove.
+    Only the entry is removed, and its section if that becomes empty. An entry that starts another
+    program is kept. What you pasted into your Neovim or Emacs configuration you remove yourself.
 
     \b
     Examples:
@@ -126,7 +125,7 @@ def uninstall_command(
     chosen = _chosen(client, editor)
     if (script := SCRIPTED_EDITORS.get(chosen)) is not None:
         raise UsageError(
-            f"the settings of {script.title} are a program, and no program is edited here; "
+            f"{script.title} is configured by a program, which dragoman does not edit; "
             f"take what you pasted out of {script.place}"
         )
     uninstall(ACP_EDITORS[chosen], name=name, write=write, file=file, project=None)
@@ -137,5 +136,5 @@ def _chosen(client: EditorName | None, editor: EditorName | None) -> str:
 
     chosen = client or editor
     if chosen is None:
-        raise UsageError(f"say which editor with --client: {', '.join(EditorName)}")
+        raise UsageError(f"name the editor with --client: {', '.join(EditorName)}")
     return chosen.value

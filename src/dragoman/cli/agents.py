@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from dragoman.runs.context import RunContext
 
 HELP: Final = """
-Say which peer each of your agent files delegates to.
+Set which peer each of your agent files delegates to.
 
-An agent file is a text with YAML front matter, agents/*.md unless the setting agent_files says
-otherwise. Its field `delegate_to: <peer>-<role>` hands the agent's work to that peer; `none` keeps
-it from being delegated at all. Only this one field is ever edited: every other byte stays.
+An agent file is a text file with YAML front matter: agents/*.md, unless the setting agent_files
+names other files. Its field `delegate_to: <peer>-<role>` hands the agent's work to that peer; with
+`none` it is never delegated. Only this field is edited; every other byte of the file is kept.
 
 \b
 Examples:
-  dragoman agents list                          who delegates to whom
+  dragoman agents list                          list agent files and their peers
   dragoman agents set codex-execute builder     agents/builder.md goes to codex
   dragoman agents set none 'agents/priv*.md'    these are never delegated
   dragoman agents unset builder                 back to the default
-  dragoman agents validate                      is every value right?
+  dragoman agents validate                      check every value
 """
 
 app: Final = new_app(help=HELP, default="list")
@@ -40,12 +40,12 @@ FilesArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="FILE",
-        help="Agent files: paths, patterns in quotes, or bare names. All of them if none is named.",
+        help="Agent files: paths, patterns in quotes, or bare names. Default: all.",
         show_default=False,
     ),
 ]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", "-n", help="Show what would change, and change nothing.")
+    bool, typer.Option("--dry-run", "-n", help="Show what would change, without changing it.")
 ]
 
 
@@ -53,7 +53,7 @@ DryRunOption = Annotated[
 def list_command(
     files: FilesArgument = None, *, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = None
 ) -> None:
-    """Show the agent files and what each delegates to.
+    """List the agent files and the peer each delegates to.
 
     \b
     Examples:
@@ -87,7 +87,8 @@ def list_command(
 @app.command("set", context_settings=CONTEXT)
 def set_command(
     target: Annotated[
-        str, typer.Argument(metavar="PEER-ROLE", help="What to delegate to, or `none`.")
+        str,
+        typer.Argument(metavar="PEER-ROLE", help="The peer and role to delegate to, or `none`."),
     ],
     files: FilesArgument = None,
     *,
@@ -95,10 +96,10 @@ def set_command(
     dry_run: DryRunOption = False,
     cwd: CwdOption = None,
 ) -> None:
-    """Let agent files delegate to a peer: `<peer>-<role>`, or `none`.
+    """Set the peer that agent files delegate to: `<peer>-<role>`, or `none`.
 
-    The value is checked before a file is touched, and all files are validated afterwards; if
-    something broke, everything is put back. More than one file is changed only after a question.
+    The value is checked before a file is changed, and all files are validated afterwards; if that
+    fails, the change is undone. You are asked before several files are changed.
 
     \b
     Examples:
@@ -128,7 +129,7 @@ def unset_command(
     dry_run: DryRunOption = False,
     cwd: CwdOption = None,
 ) -> None:
-    """Take the field out of agent files, so that the default holds again.
+    """Remove the field from agent files, so that the default applies again.
 
     \b
     Examples:
@@ -147,7 +148,7 @@ def unset_command(
 def validate_command(
     files: FilesArgument = None, *, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = None
 ) -> None:
-    """Check the field in every agent file; the exit code is 1 if something is wrong.
+    """Check the field in every agent file. The exit code is 1 if one is invalid.
 
     \b
     Examples:
@@ -175,7 +176,7 @@ def validate_command(
     else:
         _complain(problems, place)
         if format is ListFormat.TEXT:
-            put_out(f"{len(paths)} agent files, {len(problems)} with trouble\n")
+            put_out(f"{len(paths)} agent files, {len(problems)} invalid\n")
     if problems:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -189,7 +190,8 @@ def _place(cwd: Path | None) -> RunContext:
 def _agreed(
     paths: list[Path], value: str | None, place: RunContext, *, yes: bool, dry_run: bool
 ) -> bool:
-    """Whether to go on: not for a look only, and not without a yes where many files change."""
+    """Whether to write the changes: not with --dry-run, and several files only after a
+    confirmation."""
     from dragoman.catalogue.agent_files import preview
     from dragoman.cli.output.config_diffs import write_diff
     from dragoman.cli.output.questions import confirm
@@ -215,9 +217,9 @@ def _tell(edit: AgentFileEdit, place: RunContext) -> None:
 
     write_diff(edit.changes, cwd=place.cwd)
     if not edit.changes:
-        put_err("Nothing had to be changed.\n")
+        put_err("Nothing to change.\n")
     if edit.problems:
-        put_err("There was trouble before this, and there still is:\n")
+        put_err("These problems were there before the change:\n")
         _complain(edit.problems, place)
 
 

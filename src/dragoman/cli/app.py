@@ -20,31 +20,31 @@ from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.cli.typer_without_pydantic import quicken
 
 COMMANDS: Final = {
-    "init": "Find out which agents are here, and end with one at work.",
-    "run": "Ask an agent for one thing and watch it work.",
-    "chat": "Talk with an agent, turn by turn.",
-    "delegate": "Give work to a peer that claims its role.",
-    "explain": "Show which peers would be asked, in which order, and why not the others.",
-    "verdict": "Say whether delegated work was good.",
-    "sessions": "Show, continue and keep conversations.",
-    "jobs": "Show, watch and cancel what agents were asked to do.",
+    "init": "Find the installed agents, verify them and run a first task.",
+    "run": "Send an agent one prompt and watch it work.",
+    "chat": "Chat with an agent, turn by turn.",
+    "delegate": "Delegate a task to a peer that claims the role.",
+    "explain": "Show which peers would be used, in which order, and why others are not.",
+    "verdict": "Rate delegated work as good or bad.",
+    "sessions": "List, continue and export conversations.",
+    "jobs": "List, watch and cancel the jobs of agents.",
     "console": "Show all agents, and every open question, in a browser.",
-    "broker": "Look after the agents that are kept for the next command.",
-    "stats": "Show which peer does which work well, and what it has cost.",
-    "ledger": "List, export or delete what is kept of delegations.",
-    "peers": "Show the agents there are; verify, add, enable them.",
-    "login": "Log in to a peer, by one of the methods that it offers.",
-    "agents": "Say which peer each of your agent files delegates to.",
+    "broker": "Manage the brokers that keep agents running between commands.",
+    "stats": "Show the success rate and cost of peers by kind of work.",
+    "ledger": "List, export or delete the record of delegations.",
+    "peers": "List, verify, add and enable agents.",
+    "login": "Log in to a peer, with a method that it offers.",
+    "agents": "Set which peer each of your agent files delegates to.",
     "config": "Show, set and trust configuration.",
-    "policy": "Show the permission policy, and try it out.",
-    "serve": "Let editors, hosts and other agents use your peers.",
-    "mcp": "Give other agents and editors the tools of dragoman.",
-    "acp": "Put dragoman into editors as an agent.",
-    "skill": "Print a text that teaches a model to use dragoman, or install it as a skill.",
-    "doctor": "Find out what is wrong here, and how to cure it.",
-    "uninstall": "Show what dragoman has put where, and remove it.",
+    "policy": "Show and test the permission policy.",
+    "serve": "Serve your peers to editors, MCP hosts and other agents.",
+    "mcp": "Add dragoman's MCP server to other agents and editors.",
+    "acp": "Add dragoman to editors as an agent.",
+    "skill": "Print instructions that teach a model to use dragoman, or install them as a skill.",
+    "doctor": "Find problems with this installation, and how to fix them.",
+    "uninstall": "Show everything dragoman has installed, and remove it.",
 }
-"""Every command and what `dragoman --help` says of it. `dragoman.cli.NAME` is its module."""
+"""Every command with its line in `dragoman --help`. Its module is `dragoman.cli.NAME`."""
 
 OTHER_WORDS: Final = {
     **dict.fromkeys(("exec", "ask", "prompt", "send", "x"), "run"),
@@ -61,34 +61,34 @@ OTHER_WORDS: Final = {
     **dict.fromkeys(("web", "ui", "inbox", "dashboard"), "console"),
     **dict.fromkeys(("remove", "purge"), "uninstall"),
 }
-"""What similar programs call a command, and ours."""
+"""Command names of similar programs, and our command for each."""
 
 HELP: Final = """
 Drive any coding agent: Codex, Gemini, Qwen, Copilot, Cursor, or your own.
 
-An agent that dragoman knows is called by its name, any other by its command line after --.
+Name an agent that dragoman knows, or give the command line of any other after --.
 
 \b
 Examples:
-  dragoman init                                 set up what is installed
-  dragoman peers                                which agents are there
-  dragoman run scout "where is main defined?"   ask the built-in one
-  dragoman run codex "fix the failing test"     ask an installed one
+  dragoman init                                 set up the installed agents
+  dragoman peers                                list the agents
+  dragoman run scout "where is main defined?"   ask the built-in agent
+  dragoman run codex "fix the failing test"     ask an installed agent
   dragoman run "hello" -- my-agent --acp        ask any program that speaks ACP
-  git diff | dragoman run gemini "why?"         what is piped belongs to the prompt
-  dragoman chat qwen                            go on talking
-  dragoman doctor                               why does it not work?
+  git diff | dragoman run gemini "why?"         piped input is added to the prompt
+  dragoman chat qwen                            start a chat
+  dragoman doctor                               find out what is wrong
 """
 
 EPILOG: Final = (
-    "The exit code says how it ended: 0 done, 1 failed, 2 wrong usage, 3 timeout, "
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 timeout, "
     "5 permission denied, 6 login needed, 130 interrupted. "
-    "`dragoman run --help` has them all."
+    "`dragoman run --help` lists all of them."
 )
 
 
 class LazyGroup(TyperGroup):
-    """Knows its commands by name and fetches one when it is called."""
+    """Loads the module of a command when it is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -97,7 +97,7 @@ class LazyGroup(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         if cmd_name not in self.commands:
-            # Here, and not for the list of commands: it loads `logging`.
+            # Imported here, not for the list of commands: it loads `logging`.
             from dragoman.cli.output import terminal_log
 
             terminal_log.install()
@@ -106,7 +106,7 @@ class LazyGroup(TyperGroup):
             quicken(self.commands[cmd_name])
             fold_help(self.commands[cmd_name])
         command = self.commands[cmd_name]
-        # One text for both: the list shows this one without loading the command.
+        # The list of commands shows this text without loading the command.
         command.short_help = COMMANDS[cmd_name]
         return command
 
@@ -149,7 +149,7 @@ def _dragoman(
     version: bool = typer.Option(
         False,
         "--version",
-        help="Show the versions and exit.",
+        help="Show version information and exit.",
         is_eager=True,
         callback=_show_version,
     ),
@@ -165,13 +165,13 @@ def new_command() -> Any:
 
 
 def call(argv: Sequence[str] | None = None) -> NoReturn:
-    """Call the command that the words name, and leave with its exit code."""
+    """Run a command line and exit with its exit code."""
     command = new_command()
     words = None if argv is None else list(argv)
     try:
         code = command.main(args=words, prog_name="dragoman", standalone_mode=False)
     except _REFUSED as error:
-        # It quotes the command line, which may hold anything.
+        # The message quotes the command line, which may contain control characters.
         refused: Any = error
         told = io.StringIO()
         refused.show(file=told)
@@ -190,4 +190,4 @@ _REFUSED: Final[type[BaseException]] = next(
     for kind in typer.BadParameter.__mro__
     if kind.__name__ == "ClickException" and issubclass(kind, BaseException)
 )
-"""What typer raises for a command line that cannot be read; it has no name of its own for it."""
+"""The exception that typer raises for an invalid command line; typer does not export it."""

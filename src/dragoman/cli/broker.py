@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from dragoman.broker.records import BrokerRecord
 
 HELP: Final = """
-Look after the agents that are kept for the next command.
+Manage the brokers that keep agents running between commands.
 
-An agent that is called by its name is started by a broker, a process of its own that keeps it: the
-next command in the same project finds it ready, and what it is doing goes on when a shell is
-closed. A broker with nothing to do ends after 30 minutes, and at most 4 idle ones stay (`ttl` and
-`max_idle_brokers` of the configuration; --ttl of `dragoman run`).
+An agent that you call by name is started by a broker, a separate process that keeps it running: the
+next command in the same project finds it ready, and its work continues when the shell is closed. An
+idle broker ends after 30 minutes, and at most 4 idle brokers stay (`ttl` and `max_idle_brokers` in
+the configuration; --ttl of `dragoman run`).
 
-BROKER is the name of a peer, or the name of one broker as `list` shows it, which may be shortened
-at its end (`codex-1f` for `codex-1f09c2aa71de`).
+BROKER is the name of a peer, or the name of a broker as `list` shows it, or the beginning of that
+name (`codex-1f` for `codex-1f09c2aa71de`).
 
 \b
 Examples:
-  dragoman broker list               which agents are kept, and what they take
-  dragoman broker stop gemini        end those of one peer
-  dragoman broker stop --all         end them all
-  dragoman broker logs codex -n 50   why did it not work?
+  dragoman broker list               running brokers and their memory
+  dragoman broker stop gemini        stop the brokers of one peer
+  dragoman broker stop --all         stop all brokers
+  dragoman broker logs codex -n 50   the end of its log
   dragoman broker attach gemini      speak ACP with it on stdin and stdout
 """
 
@@ -53,7 +53,7 @@ BrokerArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="[BROKER]",
-        help="All of them if not given.",
+        help="Default: all.",
         show_default=False,
         autocompletion=complete_broker,
     ),
@@ -62,10 +62,10 @@ BrokerArgument = Annotated[
 
 @app.command("list", context_settings=CONTEXT)
 def list_command(*, format: FormatOption = ListFormat.TEXT) -> None:
-    """List the brokers that run, the oldest first, and say why two of one peer are not one.
+    """List the running brokers, oldest first, and why a peer has more than one.
 
     Commands share a broker if they start the same program in the same project with the same
-    variables. Another order of PATH, another language or another terminal makes no difference.
+    environment variables. The order of PATH, the language and the terminal do not matter.
 
     \b
     Examples:
@@ -88,7 +88,7 @@ def list_command(*, format: FormatOption = ListFormat.TEXT) -> None:
         cells=lambda each: broker_pages.as_cells(*each, now),
         as_json=lambda each: broker_pages.as_json(*each),
         name=lambda each: each[0].name,
-        empty="No broker runs. `dragoman run PEER PROMPT` starts one.",
+        empty="No broker is running. `dragoman run PEER PROMPT` starts one.",
         drop=broker_pages.DROP,
     )
     if format is ListFormat.TEXT:
@@ -99,7 +99,7 @@ def list_command(*, format: FormatOption = ListFormat.TEXT) -> None:
 def status_command(
     broker: BrokerArgument = None, *, format: FormatOption = ListFormat.TEXT
 ) -> None:
-    """Show what brokers are doing: their callers, sessions and jobs.
+    """Show the callers, sessions and jobs of brokers.
 
     \b
     Examples:
@@ -128,10 +128,10 @@ def logs_command(
     broker: BrokerArgument = None,
     *,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", metavar="NUMBER", help="The last so many lines.")
+        int, typer.Option("--lines", "-n", metavar="NUMBER", help="Number of lines to show.")
     ] = 100,
 ) -> None:
-    """Show the end of what brokers wrote into their logs, also of those that have ended.
+    """Show the end of the logs of brokers, including those that have ended.
 
     \b
     Examples:
@@ -147,7 +147,7 @@ def logs_command(
     if broker is not None:
         files = [file for file in files if is_meant(broker, file.stem.removeprefix("broker-"))]
     if not files:
-        put_err("There is no log of such a broker.\n")
+        put_err("There is no log of this broker.\n")
         raise typer.Exit(1)
     for file in files:
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -161,7 +161,7 @@ def stop_command(
         str | None,
         typer.Argument(
             metavar="[BROKER]",
-            help="Its name, or all of one peer.",
+            help="The name of a broker, or of a peer for all of its brokers.",
             show_default=False,
             autocompletion=complete_broker,
         ),
@@ -169,13 +169,11 @@ def stop_command(
     *,
     everything: Annotated[bool, typer.Option("--all", "-a", help="Stop every broker.")] = False,
     drain: Annotated[
-        bool, typer.Option("--drain", help="Let what runs and what waits come to its end first.")
+        bool, typer.Option("--drain", help="Finish running and waiting work first.")
     ] = False,
-    if_idle: Annotated[
-        bool, typer.Option("--if-idle", help="Leave alone what has something to do.")
-    ] = False,
+    if_idle: Annotated[bool, typer.Option("--if-idle", help="Stop only idle brokers.")] = False,
 ) -> None:
-    """Stop brokers with the agents they keep. Turns that run end as cancelled, unless --drain.
+    """Stop brokers and their agents. Running turns are cancelled, unless --drain is given.
 
     \b
     Examples:
@@ -188,7 +186,7 @@ def stop_command(
     from dragoman.errors import UsageError
 
     if (broker is None) != everything:
-        raise UsageError("name a broker or a peer, or say --all")
+        raise UsageError("name a broker or a peer, or add --all")
 
     async def stop(found: list[BrokerRecord]) -> list[bool]:
         stopping = (stop_broker(record, drain=drain, if_idle=if_idle) for record in found)
@@ -196,15 +194,15 @@ def stop_command(
 
     found = _found(broker)
     for record, stopped in zip(found, asyncio.run(stop(found)), strict=True):
-        how = ("drains" if drain else "stopped") if stopped else "goes on: it has something to do"
+        how = ("drains" if drain else "stopped") if stopped else "still running: it is busy"
         put_out(f"{record.name}: {how}\n")
 
 
 @app.command("reap", context_settings=CONTEXT)
 def reap_command(*, format: FormatOption = ListFormat.TEXT) -> None:
-    """Remove what killed brokers left: agents without a broker, sockets, locks.
+    """Remove what killed brokers left behind: agents without a broker, sockets, locks.
 
-    Every start of a broker does that, too. Nothing is killed that is not proved to be left over.
+    Every broker does this when it starts. Only processes proven to be left over are killed.
 
     \b
     Examples:
@@ -228,10 +226,11 @@ def reap_command(*, format: FormatOption = ListFormat.TEXT) -> None:
 @app.command("attach", cls=WithCommandLine, context_settings=CONTEXT)
 @with_options(PEER, ENV, TTL)
 def attach_command(context: typer.Context, *, cwd: CwdOption = None, **given: Any) -> None:
-    """Speak ACP with a kept agent on stdin and stdout: for editors that start agents as programs.
+    """Speak ACP with a broker's agent on stdin and stdout, for editors that start agents as
+    programs.
 
-    Whatever the agent itself speaks, this speaks ACP. The broker is started if there is none, and
-    stays when stdin ends.
+    This speaks ACP whatever protocol the agent itself uses. The broker is started if none is
+    running, and keeps running when stdin ends.
 
     \b
     Examples:
@@ -264,7 +263,7 @@ def attach_command(context: typer.Context, *, cwd: CwdOption = None, **given: An
 
 
 def _found(word: str | None) -> list[BrokerRecord]:
-    """The brokers that a person means; all of them if nothing is said."""
+    """The brokers that a word names; all of them without a word."""
     from dragoman.broker.client.brokers import list_brokers
     from dragoman.broker.spec import is_meant
     from dragoman.errors import UsageError
@@ -275,7 +274,7 @@ def _found(word: str | None) -> list[BrokerRecord]:
         return brokers
     found = [record for record in brokers if is_meant(word, record.name, record.peer)]
     if not found:
-        raise UsageError(f"no broker {word!r} runs; `dragoman broker list` lists those that do")
+        raise UsageError(f"no broker {word!r} is running; see `dragoman broker list`")
     return found
 
 

@@ -33,24 +33,24 @@ if TYPE_CHECKING:
     from dragoman.cli.run_plan import RunOptions, RunPlan
 
 HELP = """
-Talk with an agent, turn by turn.
+Chat with an agent, turn by turn.
 
-On a terminal, Enter sends a prompt, Alt-Enter or Ctrl-J begins a new line, and a paste of several
-lines is one prompt. /help shows the commands: /model, /mode, /peer, /new, /sessions, /cost, /quit
-and those of the agent. Ctrl-C cancels the running turn; at an empty prompt, twice, it leaves, as
-Ctrl-D does. Without a terminal each line of stdin is a prompt, and the exit code is that of the
-first turn that failed.
+On a terminal, Enter sends the prompt, Alt-Enter or Ctrl-J starts a new line, and several pasted
+lines are one prompt. /help shows the commands: /model, /mode, /peer, /new, /sessions, /cost, /quit
+and those of the agent. Ctrl-C cancels the running turn. To leave, press Ctrl-C twice at an empty
+prompt, or Ctrl-D. Without a terminal each line of stdin is a prompt, and the exit code is that of
+the first turn that failed.
 
 \b
 Examples:
   dragoman chat scout
-  dragoman chat gemini -s parser               go on where -s parser was left
+  dragoman chat gemini -s parser               continue the session parser
   dragoman chat codex --model gpt-5 --cwd ~/project
   dragoman chat -- python my_agent.py
   printf 'hello\\nand again\\n' | dragoman chat scout
 """
 
-LEAVE_HINT: Final = "Ctrl-C once more leaves, as do Ctrl-D and /quit"
+LEAVE_HINT: Final = "press Ctrl-C again, Ctrl-D or /quit to leave"
 
 app = new_app()
 
@@ -60,7 +60,7 @@ app = new_app()
 def chat(context: typer.Context, *, peer: str | None, trace: Path | None, **given: Any) -> None:
     command = words_after_dashes(context)
     if peer is not None and command is not None:
-        raise UsageError("name a peer, or give a command line after --, and not both")
+        raise UsageError("name a peer or give a command line after --, but not both")
 
     from dragoman.cli.command_loop import CommandLoop, perform
     from dragoman.cli.run_plan import RunOptions, prepare
@@ -90,7 +90,7 @@ async def converse(plan: RunPlan, live: CommandLoop, show: Renderer, options: Ru
         _lines(chat) as read,
     ):
         if interactive:
-            chat.show.notice(f"talking with {chat.title}; /help for the commands, Ctrl-D to leave")
+            chat.show.notice(f"chatting with {chat.title}; /help lists the commands, Ctrl-D leaves")
         while (line := await read()) is not None:
             if not line.strip():
                 continue
@@ -122,7 +122,7 @@ async def converse(plan: RunPlan, live: CommandLoop, show: Renderer, options: Ru
 
 @asynccontextmanager
 async def _lines(chat: Chat) -> AsyncIterator[LineReader]:
-    """What reads the lines of a chat, as long as it is open."""
+    """The line reader of a chat, for the time of a block."""
     if not chat.interactive:
         yield LineReader(chat)
         return

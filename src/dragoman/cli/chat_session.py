@@ -242,7 +242,9 @@ class Chat:
             )
             return
         if name == self.plan.name:
-            self.show.notice(f"you are talking with {name}; /new begins a new session with it")
+            self.show.notice(
+                f"you are already chatting with {name}; /new starts a new session with it"
+            )
             return
         # What was chosen for one agent means nothing to another.
         await self._move(
@@ -264,7 +266,9 @@ class Chat:
         await self._switch(plan, changes)
         self._memory.forgot(plan.name)
         told = "with your next prompt it gets a summary of what was said"
-        self.show.notice(f"talking with {self.title}" + (f"; {told}" if self._memory.count else ""))
+        self.show.notice(
+            f"chatting with {self.title}" + (f"; {told}" if self._memory.count else "")
+        )
 
     async def _new(self, name: str) -> None:
         session = name or None

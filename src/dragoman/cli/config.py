@@ -21,22 +21,24 @@ if TYPE_CHECKING:
 HELP: Final = """
 Show, set and trust configuration.
 
-Settings come from five places; the later wins: defaults, your config.toml, the dragoman.toml of a
-project, variables such as DRAGOMAN_FORMAT, and options of a command. What a project's file wants
-started, reached, shown to agents or allowed does not count until you have trusted it.
+Settings come from five places, later ones override earlier ones: defaults, your config.toml, the
+dragoman.toml of a project, environment variables such as DRAGOMAN_FORMAT, and command options.
+Commands, addresses, variables and permissions in a project's file are ignored until you trust it.
 
 \b
 Examples:
-  dragoman config show              every setting and where it comes from
+  dragoman config show              every setting and its origin
   dragoman config set default_peer codex
-  dragoman config edit              your config.toml, in your editor
-  dragoman config path              where files are kept
-  dragoman config trust             trust this project's dragoman.toml, after a look at it
+  dragoman config edit              open your config.toml in your editor
+  dragoman config path              where dragoman keeps its files
+  dragoman config trust             review and trust this project's dragoman.toml
 """
 
 KeyArgument = Annotated[
     str,
-    typer.Argument(metavar="KEY", help="As `dragoman config show` names it.", show_default=False),
+    typer.Argument(
+        metavar="KEY", help="The setting, as listed by `dragoman config show`.", show_default=False
+    ),
 ]
 ValueArgument = Annotated[str, typer.Argument(metavar="VALUE", show_default=False)]
 
@@ -45,9 +47,9 @@ app: Final = new_app(help=HELP, default="show")
 
 @app.command("show", context_settings=CONTEXT)
 def show_command(*, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = None) -> None:
-    """Show every setting with its value and its origin. What is not set has its default.
+    """Show every setting with its value and origin. Settings that are not set show their default.
 
-    JSON has the values as they are: seconds, bytes, and null for what is not set.
+    JSON has the raw values: seconds, bytes, and null for what is not set.
 
     \b
     Examples:
@@ -90,7 +92,7 @@ def show_command(*, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = Non
 
 @app.command("init", context_settings=CONTEXT)
 def init_command() -> None:
-    """Write a first config.toml with explanations, unless there is one.
+    """Write a commented config.toml, unless there is one.
 
     \b
     Examples:
@@ -103,15 +105,15 @@ def init_command() -> None:
     if init_config(paths):
         put_data(sys.stdout, f"{paths.config_file}\n")
     else:
-        put_err(f"{paths.config_file} is there already and was left alone.\n")
+        put_err(f"{paths.config_file} already exists and was not changed.\n")
 
 
 @app.command("set", context_settings=CONTEXT)
 def set_command(key: KeyArgument, value: ValueArgument) -> None:
-    """Set one setting in your config.toml. Comments and order of the file stay as they are.
+    """Set a value in your config.toml. Comments and order of the file are kept.
 
     VALUE is written as in TOML: a number, true, false, or a list such as '["codex", "gemini"]'.
-    Everything else is text. A key or a value that cannot be is refused, and nothing is written.
+    Everything else is text. An invalid key or value is an error, and nothing is written.
 
     \b
     Examples:
@@ -130,7 +132,7 @@ def set_command(key: KeyArgument, value: ValueArgument) -> None:
 
 @app.command("unset", context_settings=CONTEXT)
 def unset_command(key: KeyArgument) -> None:
-    """Take one setting out of your config.toml, so that its default counts.
+    """Remove a setting from your config.toml, so that its default applies.
 
     \b
     Examples:
@@ -141,12 +143,12 @@ def unset_command(key: KeyArgument) -> None:
 
     paths = find_paths()
     changed = set_value(paths, key, None)
-    put_err(f"{paths.config_file}: {key} {'is not set any more' if changed else 'was not set'}.\n")
+    put_err(f"{paths.config_file}: {key} {'is no longer set' if changed else 'was not set'}.\n")
 
 
 @app.command("edit", context_settings=CONTEXT)
 def edit_command() -> None:
-    """Open your config.toml in your editor ($VISUAL or $EDITOR), and check it afterwards.
+    """Open your config.toml in your editor ($VISUAL or $EDITOR), then check it.
 
     \b
     Examples:
@@ -163,9 +165,7 @@ def edit_command() -> None:
     paths = find_paths()
     words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
     if not words:
-        raise UsageError(
-            f"no editor is named: set EDITOR, or open {paths.config_file} in any editor"
-        )
+        raise UsageError(f"no editor is set: set EDITOR, or open {paths.config_file} in any editor")
     init_config(paths)
     try:
         code = os.spawnvp(os.P_WAIT, words[0], [*words, str(paths.config_file)])
@@ -182,7 +182,7 @@ def path_command(
         str | None,
         typer.Argument(
             metavar="[WHAT]",
-            help="config, data, cache, state, runtime, file or peers; all if not given.",
+            help="config, data, cache, state, runtime, file or peers. Default: all.",
             show_default=False,
         ),
     ] = None,
@@ -210,7 +210,7 @@ def path_command(
     }
     if what is not None:
         if what not in places:
-            raise UsageError(f"there is no {what!r}; there are {', '.join(places)}")
+            raise UsageError(f"unknown path {what!r}; choose from {', '.join(places)}")
         put_data(sys.stdout, f"{places[what]}\n")
     elif format is ListFormat.JSON:
         write_json({"type": "Paths", **{name: str(path) for name, path in places.items()}})
@@ -229,13 +229,14 @@ def trust_command(
     *,
     yes: YesOption = False,
     withdraw: Annotated[
-        bool, typer.Option("--withdraw", help="Trust it no longer.", show_default=False)
+        bool, typer.Option("--withdraw", help="Withdraw the trust.", show_default=False)
     ] = False,
 ) -> None:
-    """Let a project's dragoman.toml name commands, addresses, variables and permissions.
+    """Trust the commands, addresses, variables and permissions in a project's dragoman.toml.
 
-    What the file would do is shown before you are asked. Trust holds for the file as it is: when it
-    changes, it has to be trusted anew. A checkout of strangers can hold anything.
+    You see what the file would do before you are asked. Trust applies to the current content: after
+    a change, the file must be trusted again. Be careful: a checkout from strangers can contain
+    anything.
 
     \b
     Examples:
@@ -256,7 +257,7 @@ def trust_command(
     if withdraw:
         known = Trust(paths).withdraw(project.file)
         put_err(
-            f"{project.file} is trusted no longer.\n"
+            f"{project.file} is no longer trusted.\n"
             if known
             else f"{project.file} was not trusted.\n"
         )
@@ -267,7 +268,7 @@ def trust_command(
     if project.trusted and all(
         trust.trusts_adapter(project.file, file, code) for file, code in project.adapters.items()
     ):
-        put_err(f"{project.file} is trusted already, as it is now.\n")
+        put_err(f"{project.file} is already trusted in its current form.\n")
         return
     _present(project)
     if not yes and not confirm("Do you trust it?", instead="--yes"):
@@ -276,19 +277,19 @@ def trust_command(
     trusted = trust_project(where, paths, shown=project.data)
     if trusted.adapters != project.adapters:
         Trust(paths).withdraw(project.file)
-        raise UsageError("an adapter has changed since it was shown; look at it again")
-    put_err(f"{project.file} is trusted as it is now.\n")
+        raise UsageError("an adapter changed after it was shown; review it again")
+    put_err(f"{project.file} is now trusted.\n")
 
 
 def _present(project: Project) -> None:
-    """Show what a project wants, in words and as it is written."""
+    """Show what a project file would do, as sentences and as written."""
     from dragoman.cli.output.escape import neutral
     from dragoman.config.trust_summary import wanted
 
     put_out(f"{project.file} wants to:\n")
     for want in wanted(project):
         put_out(f"  - {neutral(want)}\n")
-    put_out("\nAs it is written:\n")
+    put_out("\nAs written in the file:\n")
     texts = {project.file: project.data, **project.adapters}
     for file, data in texts.items():
         if file != project.file:
@@ -314,12 +315,12 @@ _UNSET: Final = {
     "policy.rules": "none",
     "enabled_peers": "none",
 }
-"""What counts where a setting has no value."""
+"""The description of the default, for settings without a value."""
 
 
 def _in_words(key: str, value: Any) -> str:
-    """The value of a setting for a person: durations and sizes with their units, and the default
-    where nothing is set."""
+    """Format a value for people: durations and sizes with units, and the default if it is not
+    set."""
     from dragoman.cli.output.times import UNITS
     from dragoman.client.budgets import Budgets
     from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 HELP: Final = """
 Show all agents, and every open question, in a browser.
 
-The page has an inbox with everything that waits for you, the sessions as they stream, and the work
-of all projects. It listens on this machine only. The link that it prints logs one browser in, once,
-within 5 minutes; `dragoman console link` makes another.
+The page has an inbox of everything that waits for you, the sessions as they stream, and the work of
+all projects. It listens on this machine only. The printed link logs one browser in, once, within 5
+minutes; `dragoman console link` creates another one.
 
 \b
 Examples:
-  dragoman console --open                  serve, and open it in a browser
-  dragoman console --read-only             look, and change nothing
+  dragoman console --open                  serve it, and open it in a browser
+  dragoman console --read-only             browsers can view but not act
   dragoman console link                    a link for another browser
   dragoman console tokens                  which browsers are logged in
   dragoman console tokens revoke 1f09c2aa  log one out
@@ -40,7 +40,7 @@ Examples:
 
 app: Final = new_app(help=HELP, default="serve")
 
-READ_ONLY = typer.Option("--read-only", help="The browser may look and not act.")
+READ_ONLY = typer.Option("--read-only", help="Browsers can view, but not act.")
 
 
 def _require_extra() -> None:
@@ -59,7 +59,9 @@ def serve_command(
     listen: Annotated[
         str,
         typer.Option(
-            "--listen", metavar="ADDRESS:PORT", help="Where to listen; port 0 takes a free one."
+            "--listen",
+            metavar="ADDRESS:PORT",
+            help="Address to listen on; port 0 picks a free one.",
         ),
     ] = "127.0.0.1:8730",
     read_only: Annotated[bool, READ_ONLY] = False,
@@ -68,15 +70,18 @@ def serve_command(
         typer.Option(
             "--name",
             metavar="HOST[:PORT]",
-            help="Another name that browsers use, such as that of a tunnel. May be repeated.",
+            help="Another host name that browsers use, such as that of a tunnel. May be repeated.",
         ),
     ] = None,
     tls_cert: Annotated[
         Path | None,
-        typer.Option("--tls-cert", metavar="FILE", help="The certificate chain for TLS, in PEM."),
+        typer.Option(
+            "--tls-cert", metavar="FILE", help="The TLS certificate chain, in PEM format."
+        ),
     ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of the certificate.")
+        Path | None,
+        typer.Option("--tls-key", metavar="FILE", help="The private key of the certificate."),
     ] = None,
 ) -> None:
     """Serve the web interface until Ctrl-C.
@@ -137,7 +142,7 @@ async def _serve(options: ConsoleOptions, live: CommandLoop, *, open_browser: bo
 
 @app.command("link", context_settings=CONTEXT)
 def link_command(read_only: Annotated[bool, READ_ONLY] = False) -> None:
-    """Print a link that logs one more browser in, once, within 5 minutes.
+    """Print a link that logs in another browser, once, within 5 minutes.
 
     \b
     Examples:
@@ -149,7 +154,7 @@ def link_command(read_only: Annotated[bool, READ_ONLY] = False) -> None:
 
     access = _access()
     if not access.record.url:
-        raise UsageError("no console was started yet; `dragoman console` starts one")
+        raise UsageError("no console has been started yet; `dragoman console` starts one")
     put_out(new_link(access, "read" if read_only else "act") + "\n")
 
 
@@ -158,15 +163,13 @@ def tokens_command(
     action: Annotated[str, typer.Argument(metavar="[list|revoke]", show_default=False)] = "list",
     id: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[ID]", help="Of the token to revoke, or `all`.", show_default=False
-        ),
+        typer.Argument(metavar="[ID]", help="The token to revoke, or `all`.", show_default=False),
     ] = None,
     format: FormatOption = ListFormat.TEXT,
 ) -> None:
     """List the browsers that are logged in, or revoke the token of one.
 
-    A revoked token counts from that moment on, and the connections that it has open are closed.
+    Revoking takes effect at once, and open connections of the token are closed.
 
     \b
     Examples:

@@ -23,17 +23,18 @@ if TYPE_CHECKING:
     from dragoman.runs.context import RunContext
 
 HELP = """
-Give work to a peer that claims its role.
+Delegate a task to a peer that claims the role.
 
-ROLE is the kind of work, such as review, research or execute: `dragoman peers` lists who claims
-which. Of the enabled peers the first that can do it is asked, and `dragoman explain ROLE` tells
-beforehand who that is and why. With --agent the role and the peer come from an agent file's
-`delegate_to`, and its instructions go along; then the only argument is the prompt. What is piped to
-stdin is added to the prompt; --no-stdin leaves it alone.
+ROLE is the kind of work, such as review, research or execute: `dragoman peers` lists the roles of
+each peer. The first enabled peer that can do the work is used; `dragoman explain ROLE` shows in
+advance which one that is and why. With --agent the role and the peer come from an agent file's
+`delegate_to`, and its instructions are sent along; then the only argument is the prompt. Piped
+stdin is added to the prompt, unless --no-stdin is given.
 
-A failure is never hidden. The next peer is asked only if the failed one has changed nothing, then
-the configured local model, then scout; every attempt is in the result with its reason, time and
-cost. Every delegation is a job: its id is printed at once, and `dragoman jobs watch` follows it.
+Failures are always reported. If a peer fails without having changed anything, the next peer is
+tried, then the configured local model, then scout. The result lists every attempt with its reason,
+time and cost. Every delegation is a job: its id is printed at once, and `dragoman jobs watch`
+follows it.
 
 \b
 Examples:
@@ -68,7 +69,7 @@ def delegate(
     **given: Any,
 ) -> None:
     if no_fallback and strict:
-        raise UsageError("--no-fallback and --strict contradict each other: choose one")
+        raise UsageError("--no-fallback and --strict cannot be combined: choose one")
 
     from dragoman.cli import error_messages
     from dragoman.cli.output.renderer import show_as
@@ -117,7 +118,7 @@ def _request(
     from dragoman.delegation import DelegationRequest, read_agent
 
     if timeout is not None and not timeout > 0:
-        raise UsageError("--timeout is a number of seconds greater than 0")
+        raise UsageError("--timeout must be a number of seconds greater than 0")
     wanted = session_settings(system_prompt, allow_tool, max_turns)
     if allow_tool:
         require_tools_may_be_allowed(deny_all=deny_all, ceilings=())
@@ -179,7 +180,7 @@ def _run(request: DelegationRequest, place: RunContext, show: Renderer) -> int:
 
         def interrupted(count: int) -> None:
             if count == 1 and not live.terminated:
-                show.notice("cancelling; Ctrl-C once more leaves at once")
+                show.notice("cancelling; press Ctrl-C again to leave at once")
                 cancel.pull()
             else:
                 cancel.pulled = True

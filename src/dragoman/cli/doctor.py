@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from dragoman.setup.doctor import Diagnosis
 
 HELP: Final = """
-Find out what is wrong here, and how to cure it.
+Find problems with this installation, and how to fix them.
 
-It looks at Python and node, the PATH, the configuration, trust, descriptors and agent files, the
-installed peers and their cards, the folders of dragoman, and processes that were left behind. The
-Python adapters of enabled peers are loaded, if they are trusted. It changes nothing and starts no
-agent. The exit code is 1 if something is bad.
+Checks Python and node, the PATH, the configuration, trust, descriptors and agent files, the
+installed peers and their cards, dragoman's directories, and leftover processes. Trusted Python
+adapters of enabled peers are loaded. Nothing is changed and no agent is started. The exit code is 1
+if a check is bad.
 
 \b
 Examples:

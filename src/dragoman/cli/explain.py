@@ -18,12 +18,12 @@ from dragoman.cli.prompt_options import COMMANDS
 from dragoman.errors import UsageError
 
 HELP: Final = """
-Show which peers would be asked, in which order, and why not the others.
+Show which peers would be used, in which order, and why others are not.
 
-Each peer is there exactly once: as a candidate, with what came of its delegations of this role in
-the last 90 days, or passed over, with one reason and what to do about it. The setting `adaptive`
-says whether measured success changes the order: off, shadow (the default: it is only compared) or
-on. Nothing is started. The exit code is 7 if no peer can be asked.
+Each peer is listed exactly once: as a candidate, with the results of its delegations in this role
+over the last 90 days, or as passed over, with one reason and what to do about it. The setting
+`adaptive` controls whether measured success changes the order: off, shadow (the default: compared
+but not used) or on. Nothing is started. The exit code is 7 if no peer can be used.
 
 \b
 Examples:

@@ -26,25 +26,24 @@ if TYPE_CHECKING:
     from dragoman.setup.init import InstalledAgents, VerifiedPeer
 
 HELP: Final = """
-Find out which agents are here, and end with one at work.
+Find the installed agents, verify them and run a first task.
 
-Four steps: it looks what is installed, verifies that, enables those of it that you pick, and
-delegates a first piece of work. With names only these peers count. What was verified before and has
-not changed is not measured again. The verification asks no model anything unless you add --turns;
-the piece of work at the end is one short prompt. Some peers show a missing login only in a prompt:
-you are asked whether to send one, --try-login sends it without asking, and with --yes alone it is
-not tried.
+In four steps it finds the installed agents, verifies them, enables the ones you pick, and delegates
+a first task. If you name peers, only those are set up. Peers that were verified before and have not
+changed are not verified again. Verification calls no model unless you add --turns; the task at the
+end is one short prompt. Some peers report a missing login only when prompted: you are asked whether
+to send a prompt, --try-login sends it without asking, and with --yes alone it is not sent.
 
-Each step is written down when it is done and not before: after Ctrl-C a second `dragoman init` goes
-on from there. The exit code is 0 if one of the enabled peers has answered, or scout where nothing
-is installed, and 10 if something is installed and none of it works.
+Each step is saved when it is done: after Ctrl-C, `dragoman init` continues from there. The exit
+code is 0 if one of the enabled peers answered, or scout if nothing is installed, and 10 if agents
+are installed but none works.
 
 \b
 Examples:
-  dragoman init                       look, ask, verify, enable, delegate
-  dragoman init --yes                 the same without questions: enable all that works
+  dragoman init                       all steps, with questions
+  dragoman init --yes                 without questions: enable all that work
   dragoman init codex gemini --yes    only these two
-  dragoman init --turns               verify what calls their models, too
+  dragoman init --turns               verify also with calls to their models
   dragoman init --yes --format json | jq 'select(.type == "Beginning")'
 """
 
@@ -64,21 +63,21 @@ def init(
     ] = None,
     *,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask; enable everything that works.")
+        bool, typer.Option("--yes", "-y", help="Do not ask; enable every peer that works.")
     ] = False,
     turns: Annotated[
         bool,
-        typer.Option("--turns", help="Verify what calls their models, too; it may cost money."),
+        typer.Option("--turns", help="Also verify what calls their models; this may cost money."),
     ] = False,
     try_login: Annotated[
         bool,
         typer.Option(
             "--try-login",
-            help="Send one short prompt to peers that show a missing login only there.",
+            help="Send one short prompt to peers that report a missing login only when prompted.",
         ),
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Verify also what was verified before.")
+        bool, typer.Option("--again", help="Verify again what was verified before.")
     ] = False,
     format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
@@ -98,7 +97,7 @@ def init(
     )
     try:
         if not yes and not is_interactive():
-            raise UsageError("nobody is there to answer questions: add --yes")
+            raise UsageError("there is no terminal to ask questions on: add --yes")
         for problem in place.config.problems:
             # A setting that is left out might be the one that keeps a peer from being used.
             raise problem
@@ -145,7 +144,7 @@ class _Setup:
         def interrupted(count: int) -> None:
             cancel = self._cancel
             if cancel is not None and cancel.in_turn and count == 1 and not self._live.terminated:
-                self._show.notice("cancelling; Ctrl-C once more leaves at once")
+                self._show.notice("cancelling; press Ctrl-C again to leave at once")
                 cancel.pull()
             else:
                 main.cancel()

@@ -24,19 +24,19 @@ NAMES: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_. -]{0,62}[A-Za-z0-9_])?")
 
 WriteOption = Annotated[
     bool,
-    typer.Option("--write", help="Put the entry into the file, and keep the file as it was."),
+    typer.Option("--write", help="Write the entry to the file, and keep a backup of the file."),
 ]
 RemoveOption = Annotated[
     bool,
-    typer.Option("--write", help="Take the entry out of the file, and keep the file as it was."),
+    typer.Option("--write", help="Remove the entry from the file, and keep a backup of the file."),
 ]
-NameOption = Annotated[str, typer.Option("--name", help="What the entry is called.")]
+NameOption = Annotated[str, typer.Option("--name", help="The name of the entry.")]
 FileOption = Annotated[
     Path | None,
     typer.Option(
         "--file",
         metavar="FILE",
-        help="The file to use, instead of the one that the program usually reads.",
+        help="The settings file, if not the one that the program usually reads.",
         dir_okay=False,
         show_default=False,
     ),
@@ -48,7 +48,9 @@ def check_name(name: str) -> None:
     from dragoman.errors import UsageError
 
     if not NAMES.fullmatch(name):
-        raise UsageError("a name has letters, digits, blanks, dots, hyphens and underscores only")
+        raise UsageError(
+            "a name may contain only letters, digits, spaces, dots, hyphens and underscores"
+        )
 
 
 def install(
@@ -65,17 +67,17 @@ def install(
         put_data(sys.stdout, entries.snippet(client, name, this_program()))
         put_err(
             f"{client.title} reads this from {where}\n"
-            "--write puts it there and leaves the rest of the file as it is.\n"
+            "--write adds it and changes nothing else in the file.\n"
         )
         return
     planned = entries.plan(client, path, name, this_program())
     backup = entries.write(planned)
     if not planned.changes:
-        put_out(f"{where} has the entry {name} already. Nothing was changed.\n")
+        put_out(f"{where} already has the entry {name}. Nothing was changed.\n")
     else:
-        put_out(f"{where} has the entry {name} now.\n")
+        put_out(f"{where} now has the entry {name}.\n")
         if backup is not None:
-            put_out(f"As it was before: {neutral(str(backup))}\n")
+            put_out(f"Backup: {neutral(str(backup))}\n")
     put_out(f"Next: {client.after}.\n")
 
 
@@ -96,12 +98,12 @@ def uninstall(
         return
     if not write:
         write_diff([Change(planned.path, planned.before, planned.after)])
-        put_err("--write does it and leaves the rest of the file as it is.\n")
+        put_err("--write does this and changes nothing else in the file.\n")
         return
     backup = entries.write(planned)
-    put_out(f"{where} has no entry {name} any more.\n")
+    put_out(f"The entry {name} was removed from {where}.\n")
     if backup is not None:
-        put_out(f"As it was before: {neutral(str(backup))}\n")
+        put_out(f"Backup: {neutral(str(backup))}\n")
 
 
 def _file(client: Client, name: str, file: Path | None, project: Path | None) -> Path:
@@ -110,5 +112,5 @@ def _file(client: Client, name: str, file: Path | None, project: Path | None) ->
 
     check_name(name)
     if file is not None and project is not None:
-        raise UsageError("--file and --project both say which file it is")
+        raise UsageError("--file and --project both choose the file: use one of them")
     return file if file is not None else entries.file_of(client, project=project)

@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from dragoman.store import JobRecord
 
 HELP: Final = """
-Show, watch and cancel what agents were asked to do.
+List, watch and cancel the jobs of agents.
 
-Every `dragoman run` is a job. With --no-wait it goes on after the command has ended, and a run
-whose shell is closed goes on, too. What the agent said so far is there at any time, also when its
-turn timed out or crashed.
+Every `dragoman run` is a job. With --no-wait it continues after the command has ended, and so does
+a run whose shell is closed. The output so far is available at any time, even after a timeout or a
+crash.
 
 \b
 Examples:
   job=$(dragoman run codex "write the tests" --no-wait)
-  dragoman jobs list                  how do they stand?
-  dragoman jobs watch $job            what is it doing?
-  dragoman jobs result $job --wait    the answer, when it is there
-  dragoman jobs cancel last           the newest; the beginning of an id will do as well
+  dragoman jobs list                  the jobs and their states
+  dragoman jobs watch $job            follow its output
+  dragoman jobs result $job --wait    wait for the answer
+  dragoman jobs cancel last           the newest; a job id may be abbreviated
 """
 
 app: Final = new_app(help=HELP, default="list")
@@ -51,16 +51,16 @@ app: Final = new_app(help=HELP, default="list")
 def list_command(
     *,
     everywhere: Annotated[
-        bool, typer.Option("--all", "-a", help="Those of other projects, too.")
+        bool, typer.Option("--all", "-a", help="Include jobs of other projects.")
     ] = False,
     running: Annotated[
-        bool, typer.Option("--running", help="Only those that run or wait.")
+        bool, typer.Option("--running", help="Only running and waiting jobs.")
     ] = False,
     limit: LimitOption = 20,
     format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
-    """List jobs, the latest first.
+    """List jobs, newest first.
 
     \b
     Examples:
@@ -85,7 +85,7 @@ def list_command(
         cells=lambda job: job_pages.as_cells(job, now),
         as_json=job_pages.as_json,
         name=lambda job: job.id,
-        empty=f"There is no job{where}. Every `dragoman run` is one.",
+        empty=f"There are no jobs{where}. Every `dragoman run` is one.",
         limit=limit,
         drop=job_pages.DROP,
     )
@@ -95,10 +95,10 @@ def list_command(
 def watch_command(
     job: JobArgument, *, after: AfterOption = None, format: FormatOption = ListFormat.TEXT
 ) -> None:
-    """Show a job from its beginning and go on until it ends. Ctrl-C leaves; the job goes on.
+    """Show a job from its beginning until it ends. Ctrl-C stops watching; the job continues.
 
-    The exit code is that of the job. With --format json each event has a cursor. A reader that was
-    cut off passes the last one that it got to --after, and gets each event once.
+    The exit code is that of the job. With --format json each event has a cursor. After an
+    interruption, pass the last cursor to --after to get every event exactly once.
 
     \b
     Examples:
@@ -116,16 +116,16 @@ def watch_command(
 def result_command(
     job: JobArgument,
     *,
-    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for its end.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait until the job ends.")] = False,
     timeout: Annotated[
         Duration | None,
-        typer.Option("--timeout", metavar="TIME", help="Wait at most so long: 90s, 30m, 2h."),
+        typer.Option("--timeout", metavar="TIME", help="Maximum time to wait: 90s, 30m, 2h."),
     ] = None,
     format: FormatOption = ListFormat.TEXT,
 ) -> None:
-    """Print what the agent answered; of a job that runs, what there is so far.
+    """Print the agent's answer; for a running job, the answer so far.
 
-    The exit code is that of the job, and 3 if it has not ended.
+    The exit code is that of the job, or 3 if it has not ended.
 
     \b
     Examples:
@@ -143,7 +143,7 @@ def result_command(
 
 @app.command("cancel", context_settings=CONTEXT)
 def cancel_command(job: JobArgument) -> None:
-    """Cancel a job in its agent. What it said until then is kept.
+    """Cancel a job. What the agent said until then is kept.
 
     \b
     Examples:
@@ -156,13 +156,13 @@ def cancel_command(job: JobArgument) -> None:
 
     id = job_id_of(job)
     if not asyncio.run(cancel_job(id)):
-        put_err(f"{id} has ended already; `dragoman jobs result {id}` shows how.\n")
+        put_err(f"{id} has already ended; see `dragoman jobs result {id}`.\n")
         raise typer.Exit(ExitCode.FAILED)
-    put_err(f"{id} is cancelled.\n")
+    put_err(f"{id} was cancelled.\n")
 
 
 def show_result(job: JobRecord, format: ListFormat) -> int:
-    """Print what came of a job; the exit code that says so."""
+    """Print the result of a job and return its exit code."""
     from dragoman.cli.exit_codes import ExitCode, of_outcome
     from dragoman.cli.output import job_pages
     from dragoman.cli.output.escape import neutral

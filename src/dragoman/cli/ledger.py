@@ -24,10 +24,10 @@ from dragoman.cli.shared_options import (
 )
 
 HELP: Final = """
-List, export or delete what is kept of delegations.
+List, export or delete the record of delegations.
 
-The ledger has every decision and every attempt, what it cost, and what was learned from it. It has
-no prompts and no answers: those are in `dragoman sessions`.
+The ledger records every routing decision, every attempt and its cost, and what routing learned from
+it. It contains no prompts and no answers: those are in `dragoman sessions`.
 
 \b
 Examples:
@@ -42,7 +42,7 @@ app: Final = new_app(help=HELP, default="list")
 
 @app.command("list", context_settings=CONTEXT)
 def list_command(*, limit: LimitOption = 20, format: FormatOption = ListFormat.TEXT) -> None:
-    """List the latest attempts of delegations, the newest first.
+    """List the latest attempts, newest first.
 
     \b
     Examples:
@@ -72,7 +72,7 @@ def list_command(*, limit: LimitOption = 20, format: FormatOption = ListFormat.T
 
 @app.command("export", context_settings=CONTEXT)
 def export_command() -> None:
-    """Print everything in the ledger, one JSON object a line.
+    """Print the whole ledger, one JSON object per line.
 
     The type of a line is Decision, Attempt, Posterior or Health.
 
@@ -94,17 +94,21 @@ def prune_command(
     *,
     older_than: Annotated[
         str,
-        typer.Option("--older-than", metavar="AGE", help="What is older goes, such as 90d or 0s."),
+        typer.Option(
+            "--older-than",
+            metavar="AGE",
+            help="Delete attempts older than this, such as 90d or 0s.",
+        ),
     ],
     learned: Annotated[
-        bool, typer.Option("--learned", help="Forget what was learned of the peers, too.")
+        bool, typer.Option("--learned", help="Also delete what was learned about the peers.")
     ] = False,
     yes: YesOption = False,
 ) -> None:
-    """Delete old attempts for good, with their decisions.
+    """Permanently delete old attempts and their decisions.
 
-    What was learned from them stays unless --learned is given. `events.jsonl` beside the ledger is
-    a plain file: delete it as you like.
+    What was learned from them is kept unless --learned is given. `events.jsonl` next to the ledger
+    is a plain file: delete it as you like.
 
     \b
     Examples:
@@ -130,7 +134,7 @@ def prune_command(
     put_err(f"Deleted {gone} attempt{'' if gone == 1 else 's'}.\n")
     if learned:
         many = "" if forgotten == 1 else "s"
-        put_err(f"Forgot what was learned of {forgotten} choice{many}.\n")
+        put_err(f"Deleted what was learned about {forgotten} choice{many}.\n")
 
 
 def _path() -> Path:

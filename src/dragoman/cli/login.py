@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from dragoman.events.parts import AuthMethod
 
 HELP: Final = """
-Log in to a peer, by one of the methods that it offers.
+Log in to a peer, with a method that it offers.
 
-Without a METHOD the only one is used; if there are several, they are listed. A password or a token
-is asked for on the terminal and not shown, or read from stdin if that is a pipe, or from the
-variable that --from-env names. It is handed to the agent and kept nowhere.
+METHOD can be left out if the peer has only one; otherwise the methods are listed. A password or
+token is read from the terminal without echo, from stdin if that is a pipe, or from the environment
+variable named by --from-env. It is passed to the agent and not stored by dragoman.
 
-A peer with a broker stays logged in as long as its broker keeps it. With --cold the agent is
-started for the login alone, which is of use if it stores the login itself.
+A peer with a broker stays logged in as long as the broker keeps it running. With --cold the agent
+is started only for the login, which helps if it stores the login itself.
 
 \b
 Examples:
@@ -64,12 +64,12 @@ def login(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The variable that holds the password or token.",
+            help="The environment variable with the password or token.",
             show_default=False,
         ),
     ] = None,
     cold: Annotated[
-        bool, typer.Option("--cold", help="Start the agent for the login alone.")
+        bool, typer.Option("--cold", help="Start the agent only for the login, without a broker.")
     ] = False,
     cwd: CwdOption = None,
 ) -> None:
@@ -91,7 +91,7 @@ def _login(
             chosen = _chosen(method, peer.auth_methods, name)
             if chosen.command is not None:
                 put(sys.stdout, f"{chosen.command}\n")
-                put_err(f"dragoman: {chosen.id} is this command; run it yourself\n")
+                put_err(f"dragoman: {chosen.id} is a command; run it yourself\n")
                 return 0
             match chosen.kind:
                 case "password":
@@ -117,7 +117,7 @@ def _chosen(wanted: str | None, methods: Sequence[AuthMethod], name: str) -> Aut
     listed = ", ".join(known)
     if wanted is None:
         if len(known) > 1:
-            raise UsageError(f"{name} has several login methods, name one: {listed}")
+            raise UsageError(f"{name} has several login methods, choose one: {listed}")
         return next(iter(known.values()))
     if wanted not in known:
         raise UsageError(f"{name} has no login method {wanted!r}; it has {listed}")
@@ -137,5 +137,5 @@ def _secret(what: str, variable: str | None) -> str:
     else:
         secret = sys.stdin.readline().rstrip("\r\n")
     if not secret:
-        raise UsageError(f"there is no {what.lower()}: give it on stdin, or with --from-env NAME")
+        raise UsageError(f"no {what.lower()} was given: pass it on stdin, or with --from-env NAME")
     return secret

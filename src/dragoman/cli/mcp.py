@@ -23,23 +23,23 @@ from dragoman.cli.install import (
 from dragoman.cli.shared_options import CwdOption
 
 HELP: Final = """
-Give other agents and editors the tools of dragoman.
+Add dragoman's MCP server to other agents and editors.
 
-An agent that can call MCP tools delegates to other agents with them. `install` makes the entry in
-its settings that starts `dragoman serve mcp`, and `uninstall` takes it out.
+With its tools an agent can delegate to other agents. `install` adds an entry to the agent's
+settings that starts `dragoman serve mcp`; `uninstall` removes it.
 
 \b
 Examples:
-  dragoman mcp install --client claude            show the entry
-  dragoman mcp install --client claude --write    make it, with a backup
-  dragoman mcp uninstall --client claude --write  take it out again
+  dragoman mcp install --client claude             show the entry
+  dragoman mcp install --client claude --write     write it, with a backup
+  dragoman mcp uninstall --client claude --write   remove it again
 """
 
 app: Final = new_app(help=HELP)
 
 
 class ClientName(enum.StrEnum):
-    """The programs that are known."""
+    """The supported programs."""
 
     CLAUDE = "claude"
     CODEX = "codex"
@@ -58,12 +58,12 @@ ClientOption = Annotated[
     typer.Option(
         "--client",
         metavar="NAME",
-        help=f"The program to put it into: {', '.join(ClientName)}.",
+        help=f"The program to configure: {', '.join(ClientName)}.",
         show_default=False,
     ),
 ]
 ProjectOption = Annotated[
-    bool, typer.Option("--project", help="In the settings of this project, not in yours.")
+    bool, typer.Option("--project", help="Use the settings of this project, not yours.")
 ]
 
 
@@ -81,10 +81,10 @@ def install_command(
     file: FileOption = None,
     cwd: CwdOption = None,
 ) -> None:
-    """Show or make the entry for the MCP server of dragoman in a program's settings.
+    """Show the MCP entry for a program's settings, or write it with --write.
 
-    Only the entry changes: comments, order and every other byte of the file stay. What you have
-    added to the entry yourself stays, too. A file that cannot be read is left alone.
+    Only the entry changes: comments, order and every other byte of the file are kept, and so is
+    what you added to the entry yourself. A file that cannot be parsed is not changed.
 
     \b
     Examples:
@@ -116,10 +116,10 @@ def uninstall_command(
     file: FileOption = None,
     cwd: CwdOption = None,
 ) -> None:
-    """Show or make the removal of that entry from a program's settings.
+    """Show how the entry is removed from a program's settings, or remove it with --write.
 
-    Only the entry goes, and a section that it leaves empty. An entry that starts another program
-    stays.
+    Only the entry is removed, and its section if that becomes empty. An entry that starts another
+    program is kept.
 
     \b
     Examples:

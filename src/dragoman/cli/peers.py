@@ -27,30 +27,29 @@ if TYPE_CHECKING:
     from dragoman.setup.add_peer import Done
 
 HELP: Final = """
-Show the agents there are; verify, add, enable them.
+List, verify, add and enable agents.
 
-Without a subcommand it lists every peer: whether it is installed and enabled, its version, what it
-speaks, the roles it claims, and what was measured of it. Nothing is started for that.
-
-A peer that is named (`dragoman run codex`) needs no enabling; only enabled peers are delegated to.
+Without a subcommand it lists every peer: whether it is installed and enabled, its version,
+protocol, roles, and verification results. This starts nothing. Delegation uses only enabled peers;
+a peer that you name (`dragoman run codex`) need not be enabled.
 
 \b
 Examples:
-  dragoman peers                                          all of them
-  dragoman peers show gemini                              one, with its card
-  dragoman peers models gemini                            which models it offers
-  dragoman peers verify gemini                            what can it really do?
+  dragoman peers                                          all peers
+  dragoman peers show gemini                              one peer, with its card
+  dragoman peers models gemini                            the models it offers
+  dragoman peers verify gemini                            measure what it can do
   dragoman peers verify -- my-agent --acp                 the same for any program
   dragoman peers add mine --roles review -- my-agent --acp
   dragoman peers remove mine
-  dragoman peers enable codex gemini                      delegate to these
+  dragoman peers enable codex gemini                      allow delegation to these
   dragoman peers unpark codex                             after a login
 """
 
 app: Final = new_app(help=HELP, default="list")
 
 WORKING: Final = ("login", "echo")
-"""The rungs on which a peer that can be added shows that it does not work yet."""
+"""Steps that a peer may fail and still be added: it does not work yet."""
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="PEER", show_default=False, autocompletion=complete_peer)
@@ -62,7 +61,7 @@ TurnsOption = Annotated[
     bool | None,
     typer.Option(
         "--turns/--no-turns",
-        help="Try what calls the peer's model, too, and may cost money. A terminal is asked.",
+        help="Also verify what calls the peer's model; this may cost money. A terminal is asked.",
         show_default=False,
     ),
 ]
@@ -71,7 +70,7 @@ TimeoutOption = Annotated[
     typer.Option(
         "--timeout",
         metavar="SECONDS",
-        help="How long the peer may take for its first answer; 30 if not given.",
+        help="Timeout for the peer's first response. Default: 30.",
         show_default=False,
     ),
 ]
@@ -82,7 +81,7 @@ DialectOption = Annotated[
     typer.Option(
         "--dialect",
         metavar="NAME",
-        help="What it speaks, where that is not found out.",
+        help="The dialect it speaks, if it cannot be detected.",
         show_default=False,
         autocompletion=complete_dialect,
     ),
@@ -120,7 +119,7 @@ def list_command(*, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = Non
 def show_command(
     name: NameArgument, *, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = None
 ) -> None:
-    """Show one peer: what is known of it, and its card.
+    """Show one peer and its card.
 
     \b
     Examples:
@@ -145,18 +144,18 @@ def models_command(
     name: NameArgument,
     *,
     ask: Annotated[
-        bool, typer.Option("--ask", help="Ask the peer, also if its card has the answer.")
+        bool, typer.Option("--ask", help="Ask the peer even if its card has the answer.")
     ] = False,
     cold: Annotated[
-        bool, typer.Option("--cold", help="Start a peer for this command alone.")
+        bool, typer.Option("--cold", help="Start the peer only for this command, without a broker.")
     ] = False,
     format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
-    """List the models that a peer offers, and which one it uses if none is asked for.
+    """List the models that a peer offers, and its default model.
 
-    A peer that runs already is asked. Otherwise its card has the names, and a peer without a card
-    is started and asked. Nothing is prompted.
+    A running peer is asked. Otherwise the names come from its card; a peer without a card is
+    started and asked. No prompt is sent.
 
     \b
     Examples:
@@ -190,7 +189,7 @@ def models_command(
         cells=lambda each: peer_pages.model_as_cells(each, current),
         as_json=lambda each: peer_pages.model_as_json(each, current, peer=name, since=since),
         name=lambda each: each.value,
-        empty=f"{name} does not say which models it has.",
+        empty=f"{name} does not report its models.",
         drop=peer_pages.MODELS_DROP,
     )
 
@@ -209,11 +208,11 @@ def verify_command(
     format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
-    """Measure what a peer can do, rung by rung, and keep the result as its card.
+    """Measure what a peer can do, step by step, and save the result as its card.
 
-    A program that nobody knows is tried with no credentials and an empty home first. No login is
-    ever attempted. One that refuses the greeting of ACP is started again and greeted in the other
-    dialects. The exit code is 10 if the peer cannot be used, wants a login, or failed a turn.
+    An unknown program is first tried without credentials and with an empty home directory. No login
+    is ever attempted. A program that rejects the ACP handshake is restarted and tried with the
+    other dialects. The exit code is 10 if the peer cannot be used, needs a login, or failed a turn.
 
     \b
     Examples:
@@ -232,7 +231,7 @@ def verify_command(
     dialect = _named(dialect)
     command = words_after_dashes(context)
     if (name is None) == (command is None):
-        raise UsageError("name a peer, or give a command line after --, and not both")
+        raise UsageError("name a peer or give a command line after --, but not both")
     if name is not None:
         known = way_to(name, catalogue=place.catalogue, settings=place.config.settings)
         launch = in_dialect(known, dialect)
@@ -240,7 +239,9 @@ def verify_command(
         keep = launch.protocol == known.protocol or known.protocol == AUTO
         card = _measure(launch, name, place, turns, timeout, format, keep=keep)
         if not keep and format is ListFormat.TEXT:
-            put_err(f"Its card is not kept: its descriptor says that it speaks {known.protocol}.\n")
+            put_err(
+                f"Its card is not saved: its descriptor says that it speaks {known.protocol}.\n"
+            )
         if card.facts.echo:
             from dragoman.store.peer_recovery import note_success
 
@@ -261,39 +262,37 @@ def verify_command(
 @app.command("add", cls=WithCommandLine, context_settings=CONTEXT)
 def add_command(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Lower case letters and hyphens.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case letters and hyphens.")],
     *,
     roles: Annotated[
         str,
         typer.Option(
-            "--roles", metavar="ROLE,ROLE", help="What it is for, such as review,research."
+            "--roles", metavar="ROLE,ROLE", help="The roles it claims, such as review,research."
         ),
     ] = "",
-    title: Annotated[
-        str, typer.Option("--title", metavar="TEXT", help="Its name for people.")
-    ] = "",
+    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="Its display name.")] = "",
     env: Annotated[
         list[str] | None,
         typer.Option(
             "--env",
             metavar="NAME",
-            help="A variable that it may see, by name. May be repeated.",
+            help="An environment variable that it may see, by name. May be repeated.",
             autocompletion=complete_variable,
         ),
     ] = None,
     python: Annotated[
-        bool, typer.Option("--python", help="Write an adapter in Python, too, to be filled in.")
+        bool, typer.Option("--python", help="Also write a Python adapter for you to complete.")
     ] = False,
     turns: TurnsOption = None,
     timeout: TimeoutOption = None,
     dialect: DialectOption = None,
     cwd: CwdOption = None,
 ) -> None:
-    """Add a peer of your own, after it has proved what it can do.
+    """Add a peer of your own, after verifying it.
 
-    The peer is verified first; one that speaks no protocol of dragoman is refused with exit code
+    The peer is verified first; if it speaks no supported protocol, the command fails with exit code
     10. Then its descriptor is written to your configuration and shown, and all descriptors and
-    agent files are validated; if something broke, it is taken back.
+    agent files are validated; if that fails, the change is undone.
 
     \b
     Examples:
@@ -319,16 +318,16 @@ def add_command(
     launch = add_peer.prepare(draft, place)
     card = _measure(launch, name, place, turns, timeout, ListFormat.TEXT, keep=True)
     if not card.usable:
-        put_err(f"{name} was not added: nothing was written but its card.\n")
+        put_err(f"{name} was not added: only its card was written.\n")
         _leave_unverified()
     _tell(add_peer.add_peer(draft, launch, card, place), place)
 
 
 @app.command("remove", context_settings=CONTEXT)
 def remove_command(name: NameArgument, *, yes: YesOption = False, cwd: CwdOption = None) -> None:
-    """Remove a peer that you added: its descriptor, its adapter, its cards, its enabling.
+    """Remove a peer that you added: its descriptor, adapter, cards and enabled state.
 
-    A peer that comes with dragoman cannot be removed; `disable` keeps delegation from using it.
+    A peer that ships with dragoman cannot be removed; `disable` excludes it from delegation.
 
     \b
     Examples:
@@ -345,19 +344,19 @@ def remove_command(name: NameArgument, *, yes: YesOption = False, cwd: CwdOption
     for file in (*removal.files, *removal.cards):
         put_err(f"deletes {neutral(str(file))}\n")
     for key in removal.settings:
-        put_err(f"takes {name} out of {key} in {neutral(str(place.paths.config_file))}\n")
+        put_err(f"removes {name} from {key} in {neutral(str(place.paths.config_file))}\n")
     if not yes and not confirm(f"Remove {name}?", instead="--yes"):
         put_err("Nothing was changed.\n")
         return
     _tell(remove_peer(removal, place), place)
     unpark([name], place.paths)
     if _runs(name, place, anywhere=True):
-        put_err(f"It still runs: `dragoman broker stop {name}` ends it.\n")
+        put_err(f"It is still running: `dragoman broker stop {name}` stops it.\n")
 
 
 @app.command("enable", context_settings=CONTEXT)
 def enable_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
-    """Let routing and delegation use peers, also those that are parked.
+    """Enable peers for routing and delegation, and unpark them.
 
     \b
     Examples:
@@ -374,10 +373,10 @@ def enable_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
 
 @app.command("unpark", context_settings=CONTEXT)
 def unpark_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
-    """Let delegation use parked peers again, and forget their failures.
+    """Let delegation use parked peers again, and reset their failure counts.
 
-    A peer is parked while it wants a login or has no quota, and left alone for a while after
-    three failures. A turn that succeeds ends that by itself.
+    A peer is parked while it needs a login or has no quota, and for a while after three failures. A
+    successful turn unparks it automatically.
 
     \b
     Examples:
@@ -395,7 +394,7 @@ def unpark_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
 
 @app.command("disable", context_settings=CONTEXT)
 def disable_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
-    """Keep routing and delegation from using peers; naming one still works.
+    """Exclude peers from routing and delegation. You can still name them.
 
     \b
     Examples:
@@ -414,7 +413,7 @@ def _place(cwd: Path | None) -> RunContext:
 
 
 def _runs(peer: str, place: RunContext, *, anywhere: bool = False) -> bool:
-    """Whether a broker keeps the peer in this folder, or anywhere."""
+    """Whether a broker keeps the peer running in this directory, or anywhere."""
     from dragoman.broker.client.brokers import list_brokers
 
     folder = os.path.realpath(place.cwd)
@@ -425,17 +424,17 @@ def _runs(peer: str, place: RunContext, *, anywhere: bool = False) -> bool:
 
 
 def _warn(place: RunContext) -> None:
-    """Say what was left out: a peer that is missing in the list is missing for a reason."""
+    """Report invalid descriptors, so that a peer missing from the list is explained."""
     from dragoman.cli.output.escape import neutral
 
     for problem in (*place.config.problems, *place.catalogue.problems):
-        put_err(neutral(f"left out: {problem}") + "\n")
+        put_err(neutral(f"skipped: {problem}") + "\n")
     for ignored in place.config.untrusted:
         put_err(neutral(str(ignored)) + "\n")
 
 
 def _named(dialect: str | None) -> str | None:
-    """The dialect that an option names."""
+    """The dialect named by an option."""
     if dialect is None:
         return None
     from dragoman.client.options import named_dialect
@@ -465,13 +464,13 @@ def _measure(
     from dragoman.verify.time_limits import LadderLimits
 
     if timeout is not None and not timeout > 0:
-        raise UsageError("--timeout is a number of seconds greater than 0")
+        raise UsageError("--timeout must be a number of seconds greater than 0")
     progress = LadderProgress(format)
     if turns is None:
         turns = _asked_for_turns(name)
     if launch.descriptor is None and launch.command is not None:
         progress.say(
-            f"`{launch.shown}` is not known, so it is tried without credentials and with an empty"
+            f"`{launch.shown}` is unknown, so it is tried without credentials and with an empty"
             " home."
         )
     card = _run(
@@ -492,7 +491,7 @@ def _measure(
 
 
 def _run(work: Coroutine[Any, Any, Card]) -> Card:
-    """Do it; a signal from outside ends it as politely as Ctrl-C does, and leaves no folder."""
+    """Run the work. SIGTERM ends it cleanly, as Ctrl-C does, and leaves no directory behind."""
     import asyncio
     import signal
 
@@ -521,7 +520,7 @@ def _asked_for_turns(name: str) -> bool:
     if not is_interactive():
         return False
     return confirm(
-        f"Shall {name} take turns, too? They call its model and may cost money.",
+        f"Also run turns with {name}? They call its model and may cost money.",
         instead="--turns or --no-turns",
     )
 

@@ -55,7 +55,7 @@ def policy_of(
     ]
     if len(chosen) > 1:
         flags = " and ".join(f"--{policy.value}" for policy in chosen)
-        raise UsageError(f"{flags} contradict each other: choose one")
+        raise UsageError(f"{flags} cannot be combined: choose one")
     if chosen:
         return chosen[0]
     policy = ApprovalMode(default) if default else ApprovalMode.ASK

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from dragoman.runs.context import RunContext
 
 HELP: Final = """
-Show the permission policy, and try it out.
+Show and test the permission policy.
 
-An agent that wants to edit, run or fetch something asks first. Rules in your config.toml say what
-is allowed, denied or asked about; what no rule fits is decided by the setting `permissions`.
-Nothing is run and nothing is changed by these commands.
+An agent asks before it edits, runs or fetches something. Rules in your config.toml allow, deny or
+ask; the setting `permissions` decides requests that no rule matches. These commands run and change
+nothing.
 
 \b
 Examples:
-  dragoman policy show                           the rules that count here
+  dragoman policy show                           the rules that apply here
   dragoman policy test edit --path src/a.py      may a file be edited?
-  dragoman policy test execute -- git push       may this be run?
+  dragoman policy test execute -- git push       may this command be run?
 """
 
 app: Final = new_app(help=HELP, default="show")
@@ -46,11 +46,14 @@ class Permissions(enum.StrEnum):
 
 
 PeerOption = Annotated[
-    str, typer.Option("--peer", metavar="PEER", help="As if this peer asked.", show_default=False)
+    str,
+    typer.Option("--peer", metavar="PEER", help="Evaluate as for this peer.", show_default=False),
 ]
 PermissionsOption = Annotated[
     Permissions | None,
-    typer.Option("--permissions", help="As if `permissions` were this.", show_default=False),
+    typer.Option(
+        "--permissions", help="Evaluate with this value of `permissions`.", show_default=False
+    ),
 ]
 
 
@@ -58,7 +61,7 @@ PermissionsOption = Annotated[
 def show_command(
     *, peer: PeerOption = "", format: FormatOption = ListFormat.TEXT, cwd: CwdOption = None
 ) -> None:
-    """Show every rule that counts here.
+    """Show every rule that applies here.
 
     \b
     Examples:
@@ -110,7 +113,7 @@ def test_command(
         ToolKind,
         typer.Argument(
             metavar="KIND",
-            help="What the agent calls it.",
+            help="The kind of request, as the agent calls it.",
             show_choices=False,
             show_default=False,
         ),
@@ -121,26 +124,26 @@ def test_command(
         typer.Option(
             "--path",
             metavar="PATH",
-            help="A file that it names; once for each.",
+            help="A file that the request names. May be repeated.",
             show_default=False,
         ),
     ] = None,
     line: Annotated[
         str | None,
-        typer.Option("--line", help="A command as a line for a shell.", show_default=False),
+        typer.Option("--line", help="The command as a shell command line.", show_default=False),
     ] = None,
     peer: PeerOption = "",
     role: Annotated[
-        str, typer.Option("--role", help="As if it worked in this role.", show_default=False)
+        str, typer.Option("--role", help="Evaluate as for work in this role.", show_default=False)
     ] = "",
     permissions: PermissionsOption = None,
     format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
-    """Say what would become of one request, and by which rule. Nothing is run.
+    """Show how one request would be decided, and by which rule. Nothing is run.
 
     KIND is what the agent calls it: read, edit, delete, move, search, execute, think, fetch,
-    switch_mode or other. The exit code is 5 for what is denied and 0 for everything else.
+    switch_mode or other. The exit code is 5 if the request is denied, otherwise 0.
 
     \b
     Examples:
@@ -158,7 +161,7 @@ def test_command(
 
     words = words_after_dashes(context)
     if words is not None and line is not None:
-        raise UsageError("a command stands after -- or in --line, not in both")
+        raise UsageError("give the command after -- or with --line, not both")
     place = _place(cwd)
     act = Act(
         kind=kind.value,
@@ -197,7 +200,8 @@ def test_command(
 
 
 def _place(cwd: CwdOption) -> RunContext:
-    """The settings of a folder. Broken ones stop here: a rule that is left out allows too much."""
+    """The settings for a directory. Invalid settings are an error: a skipped rule could allow
+    too much."""
     from dragoman.runs.context import load_context
 
     place = load_context(cwd)

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 
 class Duration(float):
-    """Makes seconds from words such as ``90``, ``90s``, ``30m`` or ``2h``."""
+    """Converts words such as ``90``, ``90s``, ``30m`` or ``2h`` to seconds."""
 
     def __new__(cls, word: str) -> float:  # type: ignore[misc]
         try:
@@ -30,32 +30,32 @@ class Duration(float):
 FORMATS: Final = ("text", "json", "quiet")
 
 MAX_NUMBER: Final = 10**18
-"""Whole numbers below it fit into every library that gets them: the database has 64 bits."""
+"""Exclusive maximum of whole numbers: the database has 64 bits."""
 
 
 COMPLETED: Final = 50
-"""Jobs and sessions that a shell offers at most."""
+"""Maximum number of jobs and sessions offered by shell completion."""
 
 
 class CommandOption(NamedTuple):
-    """An option, or an argument, of a command."""
+    """An option or argument of a command."""
 
     name: str
-    """The name of the value; with dashes, that of the option."""
+    """The parameter name; with dashes, the option name."""
     help: str
     kind: type[Any] = bool
-    """What makes the value from a word. An option of kind bool is a flag, without a value."""
+    """Converts the word to the value. An option of kind bool is a flag without a value."""
     metavar: str | None = None
     choices: tuple[str, ...] = ()
-    """The only words that are allowed; any if empty."""
+    """The allowed words; any if empty."""
     short: str = ""
     default: Any = None
     repeat: bool = False
-    """Whether every occurrence counts. Otherwise the last one does."""
+    """Whether the option may be repeated. Otherwise the last occurrence wins."""
     argument: bool = False
-    """Whether it is given by its place in the command line instead of a name."""
+    """Whether it is positional."""
     complete: Callable[..., list[str]] | None = None
-    """Lists the values that begin like a word, for the shell."""
+    """Lists the values that start with a word, for shell completion."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -71,16 +71,16 @@ class CommandOption(NamedTuple):
         return False if self.kind is bool else self.default
 
     def value(self, word: str) -> Any:
-        """The value that a word makes. Raises `ValueError` if it makes none."""
+        """Convert a word to a value. Raises `ValueError` if it is invalid."""
         if self.choices and word not in self.choices:
             raise ValueError(word)
         return checked(self.kind(word), word)
 
 
 def checked(value: Any, word: object) -> Any:
-    """The value that was made of a word. Raises `ValueError` if no command can use it.
+    """Check a converted value. Raises `ValueError` if no command can use it.
 
-    Text has to be UTF-8, as messages and the database are; paths may be any bytes but not empty.
+    Text must be UTF-8, as messages and the database are; paths may be any bytes but not empty.
     """
     if isinstance(value, Path):
         if word == "":
@@ -96,7 +96,7 @@ def checked(value: Any, word: object) -> Any:
 
 
 def complete_peer(incomplete: str) -> list[str]:
-    """The names of peers that begin like this, for the shell."""
+    """Peer names that start with `incomplete`, for shell completion."""
     from dragoman.catalogue import load_catalogue
     from dragoman.config import find_paths, load_config
     from dragoman.errors import DragomanError
@@ -110,7 +110,7 @@ def complete_peer(incomplete: str) -> list[str]:
 
 
 def complete_job(incomplete: str) -> list[str]:
-    """The ids of the latest jobs that begin like this."""
+    """Ids of the latest jobs that start with `incomplete`."""
     from dragoman.errors import DragomanError
     from dragoman.runs.sessions import LAST
     from dragoman.store.open import open_store
@@ -124,7 +124,7 @@ def complete_job(incomplete: str) -> list[str]:
 
 
 def complete_session(incomplete: str) -> list[str]:
-    """The names and keys of the sessions of this project that begin like this."""
+    """Names and keys of this project's sessions that start with `incomplete`."""
     from dragoman.errors import DragomanError
     from dragoman.store import root_of
     from dragoman.store.open import open_store
@@ -139,7 +139,7 @@ def complete_session(incomplete: str) -> list[str]:
 
 
 def complete_role(incomplete: str) -> list[str]:
-    """The roles that peers claim and that begin like this."""
+    """Claimed roles that start with `incomplete`."""
     from dragoman.catalogue import load_catalogue
     from dragoman.config import find_paths, load_config
     from dragoman.errors import DragomanError
@@ -153,13 +153,13 @@ def complete_role(incomplete: str) -> list[str]:
 
 
 def complete_model(ctx: Any, incomplete: str) -> list[str]:
-    """The models of the peer that the command line names, or of all, that begin like this. Only
-    what is known without starting a peer: from cards and descriptors."""
+    """Matching models of the peer that the command line names, or of all peers. Only those
+    known from cards and descriptors: no peer is started."""
     return _known_of_peer(ctx, incomplete, "models")
 
 
 def complete_mode(ctx: Any, incomplete: str) -> list[str]:
-    """The modes of the peer that the command line names, or of all, that begin like this."""
+    """Matching modes of the peer that the command line names, or of all peers."""
     return _known_of_peer(ctx, incomplete, "modes")
 
 
@@ -169,7 +169,7 @@ def _known_of_peer(ctx: Any, incomplete: str, what: str) -> list[str]:
 
     try:
         place = load_context()
-        # An option without its value ends the parsing, and the words before it are left over.
+        # An option without its value ends the parsing; the words before it are kept.
         given = (ctx.params.get("peer"), ctx.params.get("name"), *ctx.args)
         named = [word for word in given if word in place.catalogue]
         names = named[:1] or place.catalogue.names
@@ -185,7 +185,7 @@ def _known_of_peer(ctx: Any, incomplete: str, what: str) -> list[str]:
 
 
 def complete_broker(incomplete: str) -> list[str]:
-    """The peers that brokers keep, and the brokers, that begin like this."""
+    """Matching names of running brokers and their peers."""
     from dragoman.broker.client.brokers import list_brokers
     from dragoman.errors import DragomanError
     from dragoman.paths import find_paths
@@ -199,12 +199,12 @@ def complete_broker(incomplete: str) -> list[str]:
 
 
 def complete_variable(incomplete: str) -> list[str]:
-    """The names of variables that begin like this."""
+    """Matching names of environment variables."""
     return sorted(name for name in os.environ if name.startswith(incomplete))
 
 
 def complete_dialect(incomplete: str) -> list[str]:
-    """The names of dialects that begin like this."""
+    """Matching names of dialects."""
     from dragoman.dialects.discovery import DIALECTS
 
     return [name for name in DIALECTS if name.startswith(incomplete)]
@@ -212,7 +212,7 @@ def complete_dialect(incomplete: str) -> list[str]:
 
 PEER: Final = CommandOption(
     "peer",
-    "The name of an agent, or its address: unix:/path, ws://, wss://; the default one without.",
+    "The name of an agent, or its address: unix:/path, ws://, wss://. Default: your default peer.",
     kind=str,
     metavar="PEER",
     argument=True,
@@ -228,16 +228,16 @@ ROLE: Final = CommandOption(
 )
 FILE: Final = CommandOption(
     "file",
-    "Add what a file holds to the prompt; - is stdin.",
+    "Add the contents of a file to the prompt; - is stdin.",
     kind=Path,
     metavar="FILE",
     short="-f",
 )
 NO_STDIN: Final = CommandOption(
-    "no_stdin", "Do not read stdin. What is piped there belongs to the prompt otherwise."
+    "no_stdin", "Do not read stdin. By default piped input is added to the prompt."
 )
 CWD: Final = CommandOption(
-    "cwd", "The agent's workspace; this folder if not given.", kind=Path, metavar="FOLDER"
+    "cwd", "The agent's workspace. Default: the current folder.", kind=Path, metavar="FOLDER"
 )
 FORMAT: Final = CommandOption(
     "format",
@@ -245,58 +245,56 @@ FORMAT: Final = CommandOption(
     kind=str,
     choices=FORMATS,
 )
-JSON_STRICT: Final = CommandOption(
-    "json_strict", "Lines of JSON on stdout, and nothing at all on stderr."
-)
+JSON_STRICT: Final = CommandOption("json_strict", "JSON lines on stdout, and nothing on stderr.")
 APPROVALS: Final = (
-    CommandOption("approve_all", "Allow whatever the agent asks for."),
+    CommandOption("approve_all", "Allow everything the agent asks for."),
     CommandOption(
         "approve_reads",
-        "Allow what only reads, deny the rest. The default where nobody can be asked.",
+        "Allow reads, deny everything else. The default without a terminal.",
     ),
-    CommandOption("deny_all", "Deny every permission."),
+    CommandOption("deny_all", "Deny every permission request."),
 )
 ALLOW_UNENFORCED: Final = CommandOption(
     "allow_unenforced",
-    "Run an agent that does not ask for permission although the policy restricts it.",
+    "Run an agent even if it does not ask for permission and the policy restricts it.",
 )
 MODEL: Final = CommandOption(
     "model",
-    "The model to use; an unknown one is an error.",
+    "The model to use. An unknown model is an error.",
     kind=str,
     metavar="NAME",
     short="-m",
     complete=complete_model,
 )
 MODE: Final = CommandOption(
-    "mode", "The agent's mode to work in.", kind=str, metavar="NAME", complete=complete_mode
+    "mode", "The agent mode to work in.", kind=str, metavar="NAME", complete=complete_mode
 )
 SESSION_SETTINGS: Final = (
     CommandOption(
         "system_prompt",
-        "Instructions for the whole session, added to the agent's own; @FILE is what a file holds."
-        " Not every agent takes them.",
+        "Instructions for the whole session, added to the agent's own; @FILE reads a file."
+        " Not every agent supports this.",
         kind=str,
         metavar="TEXT",
     ),
     CommandOption(
         "allow_tool",
         "A tool that the agent may use without asking, by the agent's name for it. May be"
-        " repeated. Not every agent takes it.",
+        " repeated. Not every agent supports this.",
         kind=str,
         metavar="NAME",
         repeat=True,
     ),
     CommandOption(
         "max_turns",
-        "How many times the agent may call its model for a prompt. Not every agent takes it.",
+        "Maximum model calls per prompt. Not every agent supports this.",
         kind=int,
         metavar="NUMBER",
     ),
 )
 TIMEOUT: Final = CommandOption(
     "timeout",
-    "How long a turn may take at most: 90s, 30m, 2h; a number is seconds.",
+    "Timeout for a turn: 90s, 30m, 2h; a plain number is seconds.",
     kind=Duration,
     metavar="TIME",
 )
@@ -308,17 +306,17 @@ MCP_CONFIG: Final = CommandOption(
 )
 DIALECT: Final = CommandOption(
     "dialect",
-    "What the agent speaks, where that is not found out.",
+    "The dialect the agent speaks, if it cannot be detected.",
     kind=str,
     metavar="NAME",
     complete=complete_dialect,
 )
 ANY_VERSION: Final = CommandOption(
-    "any_version", "Go on with an agent that answers with another protocol version."
+    "any_version", "Continue even if the agent answers with another protocol version."
 )
 ENV: Final = CommandOption(
     "env",
-    "A variable that the agent may see, besides the usual ones. May be repeated.",
+    "An additional environment variable that the agent may see. May be repeated.",
     kind=str,
     metavar="NAME",
     repeat=True,
@@ -326,8 +324,7 @@ ENV: Final = CommandOption(
 )
 META: Final = CommandOption(
     "meta",
-    "Tell a new session something about its surroundings, such as branch=main or title=Parser. May"
-    " be repeated.",
+    "Context for a new session, such as branch=main or title=Parser. May be repeated.",
     kind=str,
     metavar="NAME=VALUE",
     repeat=True,
@@ -335,35 +332,36 @@ META: Final = CommandOption(
 SESSION: Final = (
     CommandOption(
         "session",
-        "Go on with the session of this name in this project, or begin it.",
+        "Continue the session of this name in this project, or start it.",
         kind=str,
         metavar="NAME",
         short="-s",
         complete=complete_session,
     ),
-    CommandOption(
-        "fresh", "With -s: begin a new session where the agent has forgotten the old one."
-    ),
-    CommandOption("brief", "As --fresh, and the new session gets a summary of the old one."),
+    CommandOption("fresh", "With -s: start a new session if the agent has lost the old one."),
+    CommandOption("brief", "Like --fresh, and give the new session a summary of the old one."),
 )
-COLD: Final = CommandOption("cold", "Start an agent for this command alone, without a broker.")
+COLD: Final = CommandOption("cold", "Start an agent only for this command, without a broker.")
 TTL: Final = CommandOption(
     "ttl",
-    "How long the agent is kept for the next command: 90s, 30m, 2h; 30m if not given.",
+    "How long to keep the agent for the next command: 90s, 30m, 2h. Default: 30m.",
     kind=str,
     metavar="TIME",
 )
 TRACE: Final = CommandOption(
-    "trace", "Write every message to a file, with secrets masked.", kind=Path, metavar="FILE"
+    "trace",
+    "Write every protocol message to a file, with secrets masked.",
+    kind=Path,
+    metavar="FILE",
 )
-AGENT_STDERR: Final = CommandOption("agent_stderr", "Show what the agent writes to its stderr.")
+AGENT_STDERR: Final = CommandOption("agent_stderr", "Show the agent's stderr.")
 VERBOSE: Final = CommandOption(
     "verbose",
-    "Show everything, the agent's stderr included, and what dragoman itself does.",
+    "Show everything, including the agent's stderr and what dragoman itself does.",
     short="-v",
 )
 AGENT: Final = CommandOption(
-    "agent", "An agent file that says who does its work.", kind=Path, metavar="FILE"
+    "agent", "An agent file that names the peer and role.", kind=Path, metavar="FILE"
 )
 TIER: Final = CommandOption("tier", "fast, standard or strong.", kind=str, metavar="TIER")
 
@@ -372,7 +370,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
         PEER,
         CommandOption(
             "prompt",
-            "What it is asked for; several words are joined; - is stdin.",
+            "The prompt. Several words are joined; - is stdin.",
             kind=str,
             metavar="PROMPT",
             argument=True,
@@ -381,7 +379,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
         FILE,
         CommandOption(
             "image",
-            "Send an image along. May be repeated.",
+            "Attach an image. May be repeated.",
             kind=Path,
             metavar="FILE",
             repeat=True,
@@ -396,8 +394,8 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
         MODE,
         CommandOption(
             "role",
-            "The kind of work: one of the peer's roles. The first one of its adapter's if it has"
-            " an adapter, none if not.",
+            "The kind of work: one of the peer's roles. Default: the first role of its adapter, if"
+            " it has one.",
             kind=str,
             metavar="ROLE",
             complete=complete_role,
@@ -410,7 +408,9 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
         ENV,
         META,
         *SESSION,
-        CommandOption("no_wait", "Print the id of the job and leave; the agent goes on with it."),
+        CommandOption(
+            "no_wait", "Print the job id and exit; the agent continues in the background."
+        ),
         COLD,
         TTL,
         TRACE,
@@ -444,7 +444,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
         ROLE,
         CommandOption(
             "prompt",
-            "The work; several words are joined; - is stdin.",
+            "The task. Several words are joined; - is stdin.",
             kind=str,
             metavar="PROMPT",
             argument=True,
@@ -455,7 +455,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
         AGENT,
         CommandOption(
             "peer",
-            "Only this peer, whatever roles it claims.",
+            "Use only this peer, whatever roles it claims.",
             kind=str,
             metavar="NAME",
             complete=complete_peer,
@@ -464,14 +464,14 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
         MODEL,
         CommandOption(
             "check",
-            "Run this in the workspace: 0 says that it is good.",
+            "Run this command in the workspace; exit code 0 means the work is good.",
             kind=str,
             metavar="COMMAND",
         ),
-        CommandOption("isolate", "Work in a git worktree of its own, which gives a patch."),
-        CommandOption("apply", "With --isolate: apply the patch if it still fits."),
-        CommandOption("no_fallback", "Ask only the first peer."),
-        CommandOption("strict", "Ask other peers, but neither the local model nor scout."),
+        CommandOption("isolate", "Work in a separate git worktree and produce a patch."),
+        CommandOption("apply", "With --isolate: apply the patch if it still applies cleanly."),
+        CommandOption("no_fallback", "Try only the first peer."),
+        CommandOption("strict", "Try other peers, but neither the local model nor scout."),
         COLD,
         CWD,
         *APPROVALS,
@@ -487,7 +487,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
         AGENT,
         CommandOption(
             "peer",
-            "As if this peer was asked for.",
+            "Explain as if this peer had been named.",
             kind=str,
             metavar="NAME",
             complete=complete_peer,
@@ -495,11 +495,11 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
         TIER,
         MODEL,
         CommandOption(
-            "prompt", "The work, of which the size counts.", kind=str, metavar="TEXT", default=""
+            "prompt", "The task; only its size matters.", kind=str, metavar="TEXT", default=""
         ),
         CommandOption(
             "format",
-            "text for people, json for programs: one object a line.",
+            "text for people, json for programs: one object per line.",
             kind=str,
             choices=FORMATS,
             default="text",
@@ -513,7 +513,7 @@ COMMANDS: Final[Mapping[str, tuple[CommandOption, ...]]] = {
 # -- plain `run` lines, without typer
 
 COMPLETING: Final = "_DRAGOMAN_COMPLETE"
-"""Set by a shell that wants to know which words are possible."""
+"""Set by a shell that requests completions."""
 
 _RUN_ARGUMENTS: Final = tuple(option for option in COMMANDS["run"] if option.argument)
 
@@ -523,9 +523,9 @@ _RUN_OPTIONS: Final[Mapping[str, CommandOption]] = {
 
 
 def parse_run(words: Sequence[str]) -> dict[str, Any] | None:
-    """What `run_prompt.run` is called with, from the words of a command line. None if typer has to
-    look at them: help, mistakes and unusual spellings are left to it."""
-    # On Windows typer takes file names with * in them apart, which no shell has done there.
+    """Parse a command line to the arguments of `run_prompt.run`. None if typer has to parse it:
+    help, mistakes and unusual spellings."""
+    # On Windows typer expands file names with *, because the shell does not.
     if not words or words[0] != "run" or os.name == "nt" or COMPLETING in os.environ:
         return None
     words = words[1:]
@@ -550,8 +550,8 @@ def parse_run(words: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _with_value(word: str, rest: Iterator[str]) -> tuple[CommandOption, str]:
-    """An option and its value, which may be the next word. Raises an exception if there is no such
-    option or no value."""
+    """An option and its value, which may be the next word. Raises an exception if the option is
+    unknown or has no value."""
     if word not in _RUN_OPTIONS:
         word, equals, value = word.partition("=")
         if not equals or not word.startswith("--") or _RUN_OPTIONS[word].kind is bool:
@@ -565,7 +565,7 @@ def _with_value(word: str, rest: Iterator[str]) -> tuple[CommandOption, str]:
 
 
 def _put(given: dict[str, Any], option: CommandOption, word: str) -> None:
-    """Store the value of an option. Raises `ValueError` if the word does not make one."""
+    """Store the value of an option. Raises `ValueError` if the word is invalid."""
     value = True if option.kind is bool else option.value(word)
     if option.repeat:
         given[option.name].append(value)
@@ -574,5 +574,5 @@ def _put(given: dict[str, Any], option: CommandOption, word: str) -> None:
 
 
 def _is_option(word: str) -> bool:
-    """Whether it looks like one; a dash alone is stdin."""
+    """Whether a word looks like an option; a single dash is stdin."""
     return word.startswith("-") and word != "-"

@@ -156,8 +156,8 @@ class PromptSession(RunListener):
         if self._live.terminated:
             self._end_agent_after(TERMINATE_GRACE)
         elif count == 1:
-            then = "leaves at once" if run.warm else "ends the agent"
-            self.show.notice(f"cancelling; Ctrl-C once more {then}")
+            then = "leave at once" if run.warm else "end the agent"
+            self.show.notice(f"cancelling; press Ctrl-C again to {then}")
         else:
             self._end_agent_after(0.0)
 

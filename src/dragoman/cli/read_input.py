@@ -85,7 +85,7 @@ def read_prompt(
         argument, file = None, file or Path(STDIN)
     dashed = file is not None and str(file) == STDIN
     if no_stdin and dashed:
-        raise UsageError("- and --no-stdin contradict each other")
+        raise UsageError("- and --no-stdin cannot be combined")
     parts = [] if argument is None else [argument]
     if file is not None and not dashed:
         data = read_named(file, max_size=MAX_PROMPT_SIZE)

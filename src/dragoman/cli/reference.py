@@ -15,7 +15,7 @@ from dragoman.cli.app import new_command
 from dragoman.cli.output.terminal import put_data
 
 WIDTH: Final = 78
-"""Columns of the help texts on the page: those on a terminal with 80."""
+"""Width of the help texts on the page, as on a terminal with 80 columns."""
 
 HEAD: Final = """# The command line
 
@@ -26,8 +26,8 @@ and a test compares them:
 python -m dragoman.cli.reference > docs/reference/cli.md
 ```
 
-`python -m dragoman` is the same command. [Exit codes](exit-codes.md) say how a command ended, and
-[lines of JSON](cli-json.md) are what `--format json` prints. `dragoman --install-completion`
+`python -m dragoman` is the same command. See [exit codes](exit-codes.md) for how a command ended,
+and [JSON lines](cli-json.md) for the output of `--format json`. `dragoman --install-completion`
 lets your shell complete commands, options, peers, models, sessions, jobs and brokers.
 """
 
@@ -52,14 +52,14 @@ def _index(described: list[tuple[tuple[str, ...], str]]) -> Iterator[str]:
 
 
 def helps(width: int = WIDTH) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every command with the words that call it, and its help text."""
+    """Every command path with its help text."""
     yield from _helps(new_command(), ("dragoman",), None, width)
 
 
 def _helps(
     command: Any, path: tuple[str, ...], parent: Any, width: int
 ) -> Iterator[tuple[Any, str]]:
-    # Resilient: a command that wants an argument is described, not called.
+    # Resilient parsing: a command with a required argument is described, not called.
     context = command.make_context(
         path[-1], [], parent=parent, resilient_parsing=True, terminal_width=width
     )

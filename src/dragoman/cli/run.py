@@ -20,30 +20,28 @@ from dragoman.cli.command_module import (
 from dragoman.cli.prompt_options import COMMANDS
 
 HELP = """
-Ask an agent for one thing and watch it work.
+Send an agent one prompt and watch it work.
 
-PEER is the name of an agent that dragoman knows (`dragoman peers` lists them), or the address of
-one that runs. Any other agent is started by its command line after --; then the only argument is
-the prompt. Without a peer the default one is asked: `default_peer` of the configuration, else the
-only enabled peer, else the last one used. Words without quotes are joined.
+PEER is the name of an agent that dragoman knows (`dragoman peers` lists them), or the address of a
+running one. To start any other agent, give its command line after --; then the only argument is the
+prompt. Without PEER the default peer is used: `default_peer` in the configuration, else the only
+enabled peer, else the last one used. Words without quotes are joined. Piped stdin is added to the
+prompt; without a prompt, or with `-`, it is the prompt. Stdin is read to its end unless it is a
+terminal or /dev/null; use --no-stdin in a shell or a loop that keeps it open. A file mentioned as
+@path in the prompt is attached, if it is in the workspace.
 
-What is piped to stdin is added to the prompt; without one, and as `-`, it is the prompt. Stdin is
-read to its end unless it is a terminal or /dev/null; --no-stdin leaves it alone, for a shell or a
-loop that keeps it open.
+An agent that you call by name keeps running for the next command, which then starts at once; --cold
+turns this off. With -s the next command continues the same conversation, in any shell. Every run is
+a job: `dragoman jobs` shows it again, and with --no-wait it runs in the background. Ctrl-C cancels
+the turn and shows the output so far; a second Ctrl-C exits at once.
 
-A file mentioned as @path in the prompt is sent along, if it is in the workspace.
+A peer whose descriptor names a Python adapter is run by that adapter, in this process and without a
+broker: it gets the prompt and the role, and decides what to send to the agent. It does not support
+-s and --no-wait. For other peers, --role adds the text that their descriptor has for that role
+before the prompt.
 
-An agent that is called by its name is kept for the next command, which then starts at once; --cold
-does without. With -s the next command goes on in the same conversation, in any shell. Every run is
-a job: `dragoman jobs` shows it again, and with --no-wait nobody has to wait for it. Ctrl-C cancels
-the turn and shows what there is, a second one leaves at once.
-
-A peer whose descriptor names a Python adapter is run by that adapter, in this process and without
-a broker: it gets the prompt and the role, and decides what the agent is asked. So there is no -s
-and no --no-wait for it. Other peers get what their descriptor puts before prompts of the --role.
-
-Permissions: on a terminal you are asked for everything that does more than read. Elsewhere reads
-are allowed, everything else is denied, and each denial is reported.
+Permissions: on a terminal you are asked about everything except reads. Elsewhere reads are allowed,
+everything else is denied, and each denial is reported.
 
 \b
 Examples:

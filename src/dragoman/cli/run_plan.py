@@ -306,7 +306,7 @@ def _text_or_file(word: str) -> str:
 def require_tools_may_be_allowed(*, deny_all: bool, ceilings: Sequence[object]) -> None:
     """Raise `UsageError` if an agent must not use tools without asking."""
     if deny_all:
-        raise UsageError("--allow-tool and --deny-all contradict each other")
+        raise UsageError("--allow-tool and --deny-all cannot be combined")
     if ceilings:
         # The agent would not ask, so the policy of the delegating agent could not be kept.
         raise UsageError("--allow-tool is not possible in delegated work: its policy has to hold")
@@ -361,7 +361,7 @@ def _inherited(
 def _warm(options: RunOptions, settings: Settings) -> bool:
     if options.cold:
         if options.no_wait:
-            raise UsageError("--cold and --no-wait contradict each other: a broker has to do that")
+            raise UsageError("--cold and --no-wait cannot be combined: a broker has to do that")
         return False
     if options.peer is not None and options.peer.startswith(ADDRESSES):
         return False
@@ -430,7 +430,7 @@ def _budgets(budgets: Budgets, timeout: float | None) -> Budgets:
     if timeout is None:
         return budgets
     if not timeout > 0:
-        raise UsageError("--timeout is a number of seconds greater than 0")
+        raise UsageError("--timeout must be a number of seconds greater than 0")
     # An explicit timeout is the only limit: silence in between is not a reason to stop.
     return structs.replace(
         budgets,
@@ -536,7 +536,7 @@ def shown_as(format: str | None, *, strict: bool) -> Format | None:
     """The format that was asked for; None leaves it to the settings."""
     if strict:
         if format not in (None, "json"):
-            raise UsageError(f"--json-strict and --format {format} contradict each other")
+            raise UsageError(f"--json-strict and --format {format} cannot be combined")
         return "json"
     return format  # type: ignore[return-value]
 

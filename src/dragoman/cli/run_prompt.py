@@ -32,7 +32,8 @@ def run(
     role: str | None,
     **given: Any,
 ) -> int:
-    """Run one turn; its exit code. The other options are those of `run_plan.RunOptions`."""
+    """Run one turn and return its exit code. The other options are those of
+    `run_plan.RunOptions`."""
     words = [*([] if peer is None else [peer]), *prompt]
     from dragoman.cli.read_input import read_prompt, remaining
     from dragoman.cli.run_plan import RunOptions, prepare, within
@@ -66,7 +67,7 @@ def run(
 
 
 def _prefix(plan: RunPlan, role: str | None) -> str:
-    """What the descriptor of a peer puts before prompts of a role."""
+    """The text that a peer's descriptor puts before prompts of a role."""
     if role is None:
         return ""
     descriptor = plan.way.descriptor
@@ -78,8 +79,8 @@ def _prefix(plan: RunPlan, role: str | None) -> str:
 
 
 def _with_adapter(plan: RunPlan, role: str | None) -> tuple[RunPlan, AdapterWork]:
-    """The adapter of the peer of a plan, and the plan in the role in which the adapter works.
-    Raises `ConfigInvalid` if the adapter cannot be used."""
+    """The adapter of a plan's peer, and the plan with the adapter's role. Raises
+    `ConfigInvalid` if the adapter cannot be used."""
     from msgspec.structs import replace
 
     from dragoman.delegation.permission_ceiling import environment
@@ -88,14 +89,14 @@ def _with_adapter(plan: RunPlan, role: str | None) -> tuple[RunPlan, AdapterWork
 
     if plan.no_wait:
         raise UsageError(
-            f"{plan.name} is run by its Python adapter, inside of this command, and a broker "
-            "cannot go on with it: leave --no-wait out, or run the command in the background"
+            f"{plan.name} is run by its Python adapter inside this command, and a broker "
+            "cannot continue it: omit --no-wait, or run the command in the background"
         )
     adapter = adapter_work(plan.name, load_context(plan.workspace), role=role)
     assert adapter is not None
     lineage = plan.lineage
     if lineage:
-        # The rules of the role count for a nested delegation, too; it may be the default one.
+        # The rules of the role, which may be the default one, also apply to nested delegations.
         limits = environment(plan.whole_policy, peer=plan.name, role=adapter.role)
         lineage = {**lineage, **limits}
     return replace(plan, role=adapter.role, lineage=lineage, warm=False), adapter
@@ -113,7 +114,7 @@ def _run(
     from dragoman.cli.command_loop import CommandLoop, perform
     from dragoman.cli.prompt_session import talking
 
-    # Read and refused before an agent is started for it.
+    # Read and checked before an agent is started.
     shown = [read_input.read_image(path) for path in images]
     typed = "" if prompt in (None, read_input.STDIN) else str(prompt)
     list(read_input.mentioned(typed, plan.workspace))

@@ -15,24 +15,24 @@ from dragoman.cli.command_module import fold_help, new_app
 from dragoman.cli.typer_without_pydantic import quicken
 
 DOORS: Final = {
-    "acp": "Be one agent for an editor, with all of your peers behind it.",
-    "mcp": "Let agents and hosts that speak MCP delegate to your peers.",
+    "acp": "Serve all of your peers to an editor as one agent.",
+    "mcp": "Let MCP hosts and agents delegate to your peers.",
 }
-"""Every subcommand and what `dragoman serve --help` says of it."""
+"""Every subcommand with its line in `dragoman serve --help`."""
 
 HELP: Final = """
-Let editors, hosts and other agents use your peers.
+Serve your peers to editors, MCP hosts and other agents.
 
 \b
 Examples:
-  dragoman serve acp                  for an editor that starts its agents itself
-  dragoman serve mcp                  for a host that starts its servers itself
+  dragoman serve acp                  for an editor that starts its agents
+  dragoman serve mcp                  for a host that starts its MCP servers
   dragoman serve mcp --http 8720      for hosts that connect to an address
 """
 
 
 class ServerGroup(TyperGroup):
-    """Knows its subcommands by name and fetches one when it is called."""
+    """Loads the module of a subcommand when it is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(DOORS)

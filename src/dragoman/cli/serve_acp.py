@@ -40,7 +40,7 @@ def acp(
         typer.Option(
             "--peer",
             metavar="NAME",
-            help="Who works in a new session; auto lets the router choose for each prompt.",
+            help="The peer of new sessions; auto lets the router choose one for each prompt.",
         ),
     ] = "auto",
     role: Annotated[
@@ -48,7 +48,7 @@ def acp(
         typer.Option(
             "--role",
             metavar="ROLE",
-            help="What the router chooses a peer for, until the editor says otherwise.",
+            help="The role that the router chooses a peer for, until the editor changes it.",
             show_default=False,
         ),
     ] = None,
@@ -57,7 +57,7 @@ def acp(
         typer.Option(
             "--socket",
             metavar="PATH",
-            help="Serve any number of clients on a Unix socket instead of standard input.",
+            help="Serve any number of clients on a Unix socket instead of stdin and stdout.",
             show_default=False,
         ),
     ] = None,
@@ -66,7 +66,7 @@ def acp(
         typer.Option(
             "--websocket",
             metavar="[HOST:]PORT",
-            help="Serve clients that have the token on a WebSocket of this machine.",
+            help="Serve clients that have the token on a local WebSocket.",
             show_default=False,
         ),
     ] = None,
@@ -75,7 +75,7 @@ def acp(
         typer.Option(
             "--token-file",
             metavar="FILE",
-            help="Where the token for --websocket is; made if it does not exist.",
+            help="The file with the token for --websocket; created if it does not exist.",
             show_default=False,
         ),
     ] = None,
@@ -84,7 +84,7 @@ def acp(
         typer.Option(
             "--dialect",
             metavar="NAME",
-            help="What the editor speaks, if its first message does not show it.",
+            help="The dialect the editor speaks, if its first message does not show it.",
             show_default=False,
         ),
     ] = None,
@@ -92,27 +92,27 @@ def acp(
         Preset | None,
         typer.Option(
             "--permissions",
-            help="What counts where no rule of the settings does.",
+            help="The policy for requests that no rule in the settings matches.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Be one agent for an editor, with all of your peers behind it.
+    """Serve all of your peers to an editor as one agent.
 
-    The editor starts this command itself and talks with it on standard input and output. In it you
-    choose the peer and the role; with the peer auto, each prompt is delegated. /peers, /delegate,
-    /explain and /stats work in every session.
+    The editor starts this command and talks to it on stdin and stdout. You choose the peer and the
+    role in the editor; with the peer auto, each prompt is delegated. /peers, /delegate, /explain
+    and /stats work in every session.
 
     The editor may also speak one of the legacy dialects (oneshot, threads, tagged, keyed, chained):
     its first message shows which, or --dialect names it.
 
     A WebSocket needs a token, sent as `Authorization: Bearer TOKEN`. It is read from --token-file,
-    else from the variable DRAGOMAN_TOKEN; else one is made and written to standard error.
+    else from the environment variable DRAGOMAN_TOKEN; else one is generated and printed on stderr.
 
     \b
     Examples:
-      dragoman serve acp                          what an editor starts
-      dragoman serve acp --peer gemini            with somebody chosen already
+      dragoman serve acp                          the command for an editor
+      dragoman serve acp --peer gemini            with this peer preselected
       dragoman serve acp --socket ~/.dragoman.sock
       dragoman serve acp --websocket 8765 --token-file ~/.dragoman-token
     """
@@ -121,9 +121,9 @@ def acp(
     from dragoman.errors import UsageError
 
     if socket is not None and websocket is not None:
-        raise UsageError("--socket and --websocket are two ways: choose one")
+        raise UsageError("--socket and --websocket cannot be combined: choose one")
     if token_file is not None and websocket is None:
-        raise UsageError("only --websocket has a token")
+        raise UsageError("--token-file needs --websocket")
     flags = {} if permissions is None else {"permissions": permissions.value}
     front = ServerContext(peer=peer, role=role, dialect=dialect, flags=flags)
     front.check(Path.cwd())
@@ -143,13 +143,13 @@ async def _serve(
     websocket: str | None,
     token_file: Path | None,
 ) -> int:
-    """Serve to the end."""
+    """Serve until the clients or a signal end it."""
     import asyncio
 
     from dragoman.acp_server import listener as acp_server_listener
     from dragoman.cli.exit_codes import ExitCode
 
-    # No peer may be left running after a signal, as at the end of the input.
+    # No peer may be left running after a signal or the end of the input.
     asked = asyncio.Event()
     live.listen(lambda count: asked.set())
     if socket is None and websocket is None:
@@ -175,7 +175,7 @@ async def _serve(
 
 
 async def _until(asked: Any, work: Any) -> None:
-    """Do the work until it is done, or somebody asks to end it."""
+    """Run the work until it is done or a signal arrives."""
     import asyncio
 
     from dragoman.rpc.tasks import TaskOwner
@@ -192,7 +192,7 @@ async def _until(asked: Any, work: Any) -> None:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """The host and the port to listen on; without a host, this machine only."""
+    """The host and port to listen on; without a host, loopback only."""
     from dragoman.errors import UsageError
 
     host, _, port = text.rpartition(":")
@@ -202,7 +202,7 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def token_of(file: Path | None) -> tuple[str, str | None]:
-    """The token, and what is to be said about where it came from."""
+    """The token, and the notice about its origin."""
     import os
 
     from dragoman.acp_server.listener import new_token
@@ -220,12 +220,12 @@ def token_of(file: Path | None) -> tuple[str, str | None]:
     except FileExistsError:
         try:
             if os.name == "posix" and file.stat().st_mode & 0o077:
-                raise UsageError(f"others may read {file}: `chmod 600 {file}`") from None
+                raise UsageError(f"other users can read {file}: run `chmod 600 {file}`") from None
             return file.read_text("utf-8").strip(), None
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"the token cannot be read from {file}: {error}") from error
+            raise UsageError(f"cannot read the token from {file}: {error}") from error
     except OSError as error:
-        raise UsageError(f"no token can be written to {file}: {error.strerror}") from error
+        raise UsageError(f"cannot write a token to {file}: {error.strerror}") from error
     token = new_token()
     with os.fdopen(made, "w") as opened:
         opened.write(f"{token}\n")
@@ -235,6 +235,6 @@ def token_of(file: Path | None) -> tuple[str, str | None]:
 def _say(text: str) -> None:
     import sys
 
-    # Standard output is the client's, also where this time it is none of it.
+    # Stdout belongs to the client, so notices never go there.
     put_err(f"{text}\n")
     sys.stderr.flush()

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from dragoman.mcp_server.tool_handlers import ToolHandlers
 
 HELP: Final = """
-Let agents and hosts that speak MCP delegate to your peers.
+Let MCP hosts and agents delegate to your peers.
 
-A host that starts its servers itself runs this command and speaks on stdin and stdout. With --http
-it listens on this machine instead, for clients that have the token: they send it as
-`Authorization: Bearer TOKEN`. The token is made once and lies in a file that only you can read.
+An MCP host starts this command and talks to it on stdin and stdout. With --http it listens on this
+machine instead, for clients that send the token as `Authorization: Bearer TOKEN`. The token is
+generated once and stored in a file that only you can read.
 
-Nobody can be asked for permissions here. Peers may do what your settings and policy allow, and
-where those say `ask`, only what reads. A workspace has to be inside the roots that the client
-names, and inside those of --root.
+Permission questions cannot be asked here. Peers may do what your settings and policy allow; where
+those say `ask`, only reads. A workspace must be inside the roots that the client names and inside
+those of --root.
 
 \b
 Examples:
@@ -55,7 +55,7 @@ def mcp(
         typer.Option(
             "--http",
             metavar="PORT",
-            help="Listen on this port of 127.0.0.1 instead of stdin; 0 takes a free one.",
+            help="Listen on this port of 127.0.0.1 instead of stdin; 0 picks a free one.",
         ),
     ] = None,
     token_file: Annotated[
@@ -63,23 +63,25 @@ def mcp(
         typer.Option(
             "--token-file",
             metavar="FILE",
-            help="Where the token for --http is; it is made there if there is none.",
+            help="The file with the token for --http; created if it does not exist.",
         ),
     ] = None,
     root: Annotated[
         list[Path] | None,
         typer.Option(
-            "--root", metavar="FOLDER", help="Work only in here, whoever asks. May be repeated."
+            "--root",
+            metavar="FOLDER",
+            help="Allow only workspaces inside this folder, for every client. May be repeated.",
         ),
     ] = None,
     cwd: CwdOption = None,
     **approvals: bool,
 ) -> None:
     if http is not None and not 0 <= http <= MAX_PORT:
-        raise UsageError(f"--http is a port from 0 to {MAX_PORT}")
+        raise UsageError(f"--http must be a port from 0 to {MAX_PORT}")
     if token_file is not None and http is None:
-        raise UsageError("--token-file is for --http")
-    # Loading it takes a second, in which the host is met already.
+        raise UsageError("--token-file needs --http")
+    # Loading it takes a second; meanwhile the handshake with the host runs.
     if find_spec("mcp") is None:
         raise UsageError("the MCP SDK is missing: install it with pip install 'dragoman[mcp]'")
     from dragoman.cli.command_loop import CommandLoop

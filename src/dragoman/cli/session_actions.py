@@ -59,7 +59,7 @@ class SessionAction:
             mode=self.mode,
             session=session,
             deny_all=True,
-            # Nothing is prompted, so there is nothing to ask about.
+            # No prompt is sent, so no permission is requested.
             allow_unenforced=True,
         )
         return replace(plan_of(options), keep_open=True)
@@ -68,7 +68,7 @@ class SessionAction:
 def ask_for_sessions(
     peer: str, *, cwd: Path | None, cold: bool, everywhere: bool
 ) -> list[SessionSummary] | None:
-    """The sessions that a peer itself remembers; None if it does not tell."""
+    """The sessions that a peer itself remembers; None if it cannot list them."""
     plan = SessionAction(peer, cwd, cold).plan()
 
     folder = None if everywhere else plan.workspace
@@ -78,11 +78,11 @@ def ask_for_sessions(
 def ask_for_models(
     peer: str, *, cwd: Path | None, cold: bool
 ) -> tuple[Sequence[Choice], str | None]:
-    """The models that a peer offers, and the one that it uses if none is asked for."""
+    """The models that a peer offers, and its default."""
     plan = replace(SessionAction(peer, cwd, cold).plan(), keep_open=False, model=None)
 
     async def ask(session: PromptSession) -> tuple[Sequence[Choice], str | None]:
-        # Nothing is prompted, so nothing of the session stays.
+        # No prompt is sent, so the session is not kept.
         async with session.run as run:
             found = await offered_models(run.peer, run.opened.conversation, run.seen.view)
             await run.discard()
@@ -92,7 +92,7 @@ def ask_for_models(
 
 
 def begin(action: SessionAction, name: str | None, format: ListFormat, *, anew: bool) -> None:
-    """Begin a session and tell its key; unless `anew`, one that is there will do."""
+    """Start a session and print its key. Unless `anew`, use an existing one."""
     plan = action.plan(name)
     if name is not None:
         record = recall(name, peer=plan.name, folder=plan.workspace)
@@ -105,20 +105,20 @@ def begin(action: SessionAction, name: str | None, format: ListFormat, *, anew: 
 
 
 def resume(action: SessionAction, word: str, name: str | None, format: ListFormat) -> None:
-    """Let a peer open a session again, and tell its key."""
+    """Let a peer reopen a session, and print its key."""
     plan = action.plan(name)
     root = root_of(plan.workspace)
     with open_told(lambda notice: put_err(f"dragoman: {notice}\n")) as store:
         try:
             record = find_session(store, word, root=root, peer=plan.name)
         except UnknownSession:
-            # It is not stored here, but the peer may know it.
+            # The session is not stored here, but the peer may know it.
             record = adopted(word, peer=plan.name, root=root, cwd=plan.workspace, name=name)
         else:
             fields = {} if name is None else {"name": name}
             if record.closed_at is not None or fields:
                 store.update_session(record.key, closed_at=None, **fields)
-    # It keeps the model that it has.
+    # The session keeps its model.
     plan = replace(plan, workspace=place_of(record, plan.workspace), model=None)
     tell(_begun(plan, record), format)
 
@@ -128,11 +128,11 @@ def close(store: Store, record: SessionRecord) -> None:
     trouble = asyncio.run(close_at_peer(record, find_paths()))
     store.update_session(record.key, closed_at=time.time())
     if trouble is not None:
-        put_err(f"dragoman: it is closed here; {record.peer} says: {trouble}\n")
+        put_err(f"dragoman: closed here, but {record.peer} reported: {trouble}\n")
 
 
 def tell(key: str, format: ListFormat) -> None:
-    """Print what a session is stored under."""
+    """Print the key of a session."""
     if format is ListFormat.JSON:
         with open_store(read_only=True) as store:
             record = store.session(key)
@@ -143,7 +143,7 @@ def tell(key: str, format: ListFormat) -> None:
 
 
 def _begun(plan: RunPlan, record: SessionRecord | None = None) -> str:
-    """Begin the session of a plan, or open a stored one; its key."""
+    """Start the session of a plan, or open a stored one. Returns its key."""
 
     async def keep(session: PromptSession) -> str:
         async with session.run as run:
@@ -158,7 +158,7 @@ def _perform(
     work: Callable[[PromptSession], Awaitable[T]],
     record: SessionRecord | None = None,
 ) -> T:
-    """Let something be done with the peer of a plan; its result."""
+    """Connect to the peer of a plan, run an action with it and return the result."""
     live = CommandLoop()
     done: list[T] = []
 

@@ -35,22 +35,22 @@ if TYPE_CHECKING:
     from dragoman.store import SessionRecord, Store
 
 HELP: Final = """
-Show, continue and keep conversations.
+List, continue and export conversations.
 
-A session is a conversation with one peer in one project (the git repository around this folder,
-else the folder). `dragoman run PEER -s NAME` begins or continues the one of that name, from any
-folder of the project and in any shell. Everything said in it is stored here with secrets cut out,
-and can be read without the peer.
+A session is a conversation with one peer in one project (the git repository around the current
+folder, else that folder). `dragoman run PEER -s NAME` starts or continues the session of that name,
+from any folder of the project and in any shell. Everything said in it is stored on this machine,
+with secrets redacted, and can be read without the peer.
 
-SESSION is a name, the key that `list` shows (s-...), or the id that the peer gave it.
+SESSION is a name, the key that `list` shows (s-...), or the peer's own id of it.
 
 \b
 Examples:
   dragoman run codex "begin with the parser" -s parser
-  dragoman sessions list                    those of this project
-  dragoman sessions show parser             all that was said
+  dragoman sessions list                    the sessions of this project
+  dragoman sessions show parser             everything said in it
   dragoman run codex "now the tests" -s parser
-  dragoman sessions watch parser            what is happening in it right now
+  dragoman sessions watch parser            follow it live
   dragoman sessions export parser > parser.jsonl
   dragoman sessions prune --older-than 90d
 """
@@ -61,7 +61,7 @@ SessionArgument = Annotated[
     str,
     typer.Argument(
         metavar="SESSION",
-        help="Its name, key, or the beginning of the key; `last` is the one used last.",
+        help="Its name, its key or the beginning of the key; `last` is the one used last.",
         show_default=False,
         autocompletion=complete_session,
     ),
@@ -74,14 +74,16 @@ PeerOption = Annotated[
     typer.Option(
         "--peer",
         metavar="PEER",
-        help="Whose session, where a name alone does not say it.",
+        help="The peer of the session, if the name alone is ambiguous.",
         autocompletion=complete_peer,
     ),
 ]
 NameOption = Annotated[
-    str | None, typer.Option("--session", "-s", metavar="NAME", help="What the session is called.")
+    str | None, typer.Option("--session", "-s", metavar="NAME", help="The name of the session.")
 ]
-ColdOption = Annotated[bool, typer.Option("--cold", help="Start a peer for this command alone.")]
+ColdOption = Annotated[
+    bool, typer.Option("--cold", help="Start the peer only for this command, without a broker.")
+]
 ModelOption = Annotated[
     str | None,
     typer.Option(
@@ -93,7 +95,7 @@ ModeOption = Annotated[
     typer.Option(
         "--mode",
         metavar="NAME",
-        help="The peer's mode to work in.",
+        help="The agent mode to work in.",
         autocompletion=complete_mode,
     ),
 ]
@@ -105,27 +107,27 @@ def list_command(
         str | None,
         typer.Argument(
             metavar="[PEER]",
-            help="Only its sessions, with those that only it remembers.",
+            help="Only the sessions of this peer, including those that only it remembers.",
             show_default=False,
             autocompletion=complete_peer,
         ),
     ] = None,
     *,
     everywhere: Annotated[
-        bool, typer.Option("--all", "-a", help="Those of other projects, too.")
+        bool, typer.Option("--all", "-a", help="Include sessions of other projects.")
     ] = False,
-    closed: Annotated[bool, typer.Option("--closed", help="Closed ones, too.")] = False,
+    closed: Annotated[bool, typer.Option("--closed", help="Include closed sessions.")] = False,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Do not ask the peer; show what is stored.")
+        bool, typer.Option("--offline", help="Do not ask the peer; show stored sessions only.")
     ] = False,
     limit: LimitOption = 50,
     cold: ColdOption = False,
     format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
-    """List sessions, the last used one first.
+    """List sessions, last used first.
 
-    With a PEER, it is asked for the sessions that it remembers itself: those can be continued, too,
+    With PEER, the peer is also asked for the sessions it remembers itself. Continue one of those
     with `dragoman sessions resume PEER ID -s NAME`.
 
     \b
@@ -144,8 +146,8 @@ def list_command(
     root = None if everywhere else str(root_of(cwd or Path.cwd()))
     asks = peer is not None and not offline
     with _store(read_only=True) as store:
-        # What the peer remembers may be stored as closed, so that all of its sessions are needed.
-        # One more than is shown, to know whether there are more.
+        # The peer may remember sessions stored as closed, so all of its sessions are needed. One
+        # more than is shown, to know whether there are more.
         records = store.sessions(
             peer=peer, root=root, include_closed=asks or closed, limit=-1 if asks else limit + 1
         )
@@ -170,7 +172,7 @@ def list_command(
         cells=lambda each: session_pages.as_cells(each, now),
         as_json=session_pages.as_json,
         name=lambda each: each.record.key if each.record else each.peer_session_id,
-        empty=f"There is no session {where}. `dragoman run PEER PROMPT -s NAME` begins one.",
+        empty=f"There are no sessions {where}. `dragoman run PEER PROMPT -s NAME` starts one.",
         limit=limit,
         drop=session_pages.DROP,
     )
@@ -182,12 +184,12 @@ def show_command(
     *,
     peer: PeerOption = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show everything, in full length.")
+        bool, typer.Option("--verbose", "-v", help="Show everything in full.")
     ] = False,
     format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
-    """Show a session and all that happened in it, as it is stored. No peer is asked.
+    """Show a stored session and everything that happened in it. No peer is contacted.
 
     \b
     Examples:
@@ -218,7 +220,7 @@ def new_command(
     format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
-    """Begin a session and print its key. An earlier one of that name is closed and kept.
+    """Start a session and print its key. An earlier session of that name is closed but kept.
 
     \b
     Examples:
@@ -241,7 +243,7 @@ def ensure_command(
     format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
-    """Print the key of the open session of that name; begin it if there is none.
+    """Print the key of the open session of that name; start one if there is none.
 
     \b
     Examples:
@@ -250,7 +252,7 @@ def ensure_command(
     from dragoman.cli.session_actions import SessionAction, begin
 
     if name is None:
-        raise UsageError("say which one with --session NAME")
+        raise UsageError("name the session with --session NAME")
     begin(SessionAction(peer, cwd, cold=cold, model=model, mode=mode), name, format, anew=False)
 
 
@@ -264,9 +266,9 @@ def resume_command(
     format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
-    """Let a peer open a session again, also a closed one or one that only the peer remembers.
+    """Reopen a session at its peer, even a closed one or one that only the peer remembers.
 
-    The next prompt in it then starts at once. -s gives it a name.
+    The next prompt in it then starts at once. -s names the session.
 
     \b
     Examples:
@@ -282,7 +284,8 @@ def resume_command(
 def close_command(
     session: SessionArgument, *, peer: PeerOption = None, cwd: CwdOption = None
 ) -> None:
-    """Close a session: its peer may forget it, its name is free again. What was said is kept.
+    """Close a session: the peer may forget it, and its name is free again. Stored messages are
+    kept.
 
     \b
     Examples:
@@ -302,7 +305,7 @@ def delete_command(
     yes: YesOption = False,
     cwd: CwdOption = None,
 ) -> None:
-    """Delete all that is stored of a session here. What its peer keeps is the peer's.
+    """Delete everything stored about a session here. What the peer itself keeps is not deleted.
 
     \b
     Examples:
@@ -318,9 +321,9 @@ def delete_command(
     with _store() as store:
         record = _find(store, session, peer, cwd)
         if (job := running_job(record.key, find_paths())) is not None:
-            # A deleted job could not be found any more to watch or cancel it.
+            # A deleted job could no longer be watched or cancelled.
             raise TurnInProgress(
-                f"the job {job.id} of it has not ended; `dragoman jobs cancel {job.id}` ends it"
+                f"its job {job.id} has not ended; `dragoman jobs cancel {job.id}` cancels it"
             )
         named = f"{one_line(record.name)} ({record.key})" if record.name else record.key
         question = f"Delete the session {named} of {record.peer}, {record.events} events?"
@@ -335,18 +338,18 @@ def export_command(
     *,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write it there; - is stdout."),
+        typer.Option("--output", "-o", metavar="FILE", help="The file to write; - is stdout."),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="With -o: replace a file that exists.")
+        bool, typer.Option("--force", help="With -o: overwrite an existing file.")
     ] = False,
     peer: PeerOption = None,
     cwd: CwdOption = None,
 ) -> None:
-    """Write a session as lines of JSON, to be kept or imported elsewhere.
+    """Write a session as JSON lines, for a backup or to import elsewhere.
 
-    A new file is for its owner alone. An existing one is replaced only with --force. Devices and
-    pipes are written to, links are followed.
+    A new file is readable only by its owner. An existing file is replaced only with --force.
+    Devices and pipes are written to, links are followed.
 
     \b
     Examples:
@@ -365,9 +368,9 @@ def import_command(
     *,
     format: FormatOption = ListFormat.TEXT,
 ) -> None:
-    """Store a session that was exported, and print its key.
+    """Import an exported session and print its key.
 
-    It can be read at once. It can be continued where its peer still knows it.
+    It can be read at once, and continued if its peer still knows it.
 
     \b
     Examples:
@@ -390,7 +393,7 @@ def watch_command(
         typer.Option(
             "--from",
             metavar="NUMBER",
-            help="The event to begin with; only what is new if not given.",
+            help="The number of the first event to show. Default: only new events.",
             show_default=False,
         ),
     ] = None,
@@ -398,9 +401,9 @@ def watch_command(
     format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
-    """Watch what happens in a session, in whatever shell it was asked for. Ctrl-C leaves.
+    """Watch a session live, whichever shell it runs in. Ctrl-C stops watching.
 
-    With --format json each event has a cursor, and --after goes on behind it.
+    With --format json each event has a cursor, and --after continues after it.
 
     \b
     Examples:
@@ -411,7 +414,7 @@ def watch_command(
     from dragoman.cli.watch import watch_session
 
     if start is not None and after is not None:
-        raise UsageError("--from and --after say twice where to begin; give one of them")
+        raise UsageError("--from and --after cannot be combined: choose one")
 
     with _store(read_only=True) as store:
         record = _find(store, session, peer, cwd)
@@ -423,15 +426,22 @@ def prune_command(
     *,
     older_than: Annotated[
         str,
-        typer.Option("--older-than", metavar="AGE", help="Not used for so long: 30d, 12h, 2w."),
+        typer.Option(
+            "--older-than",
+            metavar="AGE",
+            help="Delete sessions not used for this long: 30d, 12h, 2w.",
+        ),
     ] = "90d",
     keep: Annotated[
-        int, typer.Option("--keep", metavar="NUMBER", help="The latest so many stay in any case.")
+        int,
+        typer.Option(
+            "--keep", metavar="NUMBER", help="Always keep this many of the latest sessions."
+        ),
     ] = 0,
     yes: YesOption = False,
     format: FormatOption = ListFormat.TEXT,
 ) -> None:
-    """Delete what is stored of old sessions and jobs, everywhere.
+    """Delete old stored sessions and jobs, of all projects.
 
     \b
     Examples:

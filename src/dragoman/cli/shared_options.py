@@ -16,7 +16,7 @@ from dragoman.errors import UsageError
 
 
 class ListFormat(enum.StrEnum):
-    """How a command prints what it found."""
+    """Output formats of commands that list things."""
 
     TEXT = "text"
     JSON = "json"
@@ -25,16 +25,16 @@ class ListFormat(enum.StrEnum):
 
 FormatOption = Annotated[
     ListFormat,
-    typer.Option("--format", help="text for people, json for programs: one object a line."),
+    typer.Option("--format", help="text for people, json for programs: one object per line."),
 ]
 LimitOption = Annotated[
-    int, typer.Option("--limit", "-n", metavar="NUMBER", help="At most so many.")
+    int, typer.Option("--limit", "-n", metavar="NUMBER", help="Maximum number to show.")
 ]
 JobArgument = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="The id of a job or its beginning; `last` is the newest one.",
+        help="The id of a job or the beginning of it; `last` is the newest.",
         show_default=False,
         autocompletion=complete_job,
     ),
@@ -44,7 +44,7 @@ AfterOption = Annotated[
     typer.Option(
         "--after",
         metavar="CURSOR",
-        help="Go on behind the event with this cursor.",
+        help="Continue after the event with this cursor.",
         show_default=False,
     ),
 ]
@@ -53,17 +53,17 @@ CwdOption = Annotated[
     typer.Option(
         "--cwd",
         metavar="FOLDER",
-        help="The folder to work in, instead of this one.",
+        help="The folder to work in. Default: the current folder.",
         exists=True,
         file_okay=False,
         resolve_path=True,
         show_default=False,
     ),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; the answer is yes.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def check_limit(limit: int) -> None:
-    """Raise `UsageError` for a value of `LimitOption` that is not a number of things."""
+    """Raise `UsageError` for a `LimitOption` below 1."""
     if limit < 1:
-        raise UsageError(f"--limit takes a number from 1 on, not {limit}")
+        raise UsageError(f"--limit must be at least 1, not {limit}")

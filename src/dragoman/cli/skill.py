@@ -24,7 +24,7 @@ app: Final = new_app()
 
 
 class SkillClient(enum.StrEnum):
-    """The agents whose folder of skills is known."""
+    """The agents whose skills directory is known."""
 
     CLAUDE = "claude"
     CODEX = "codex"
@@ -39,7 +39,7 @@ def skill_command(
     client: Annotated[
         SkillClient | None,
         typer.Option(
-            "--client", help="Say where this agent reads skills from.", show_default=False
+            "--client", help="Show where this agent reads skills from.", show_default=False
         ),
     ] = None,
     write: Annotated[
@@ -47,13 +47,13 @@ def skill_command(
         typer.Option(
             "--write",
             metavar="DIR",
-            help="Install it into this folder of skills, as DIR/dragoman/SKILL.md.",
+            help="Install into this skills folder, as DIR/dragoman/SKILL.md.",
             file_okay=False,
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Print a text that teaches a model to use dragoman, or install it as a skill.
+    """Print instructions that teach a model to use dragoman, or install them as a skill.
 
     \b
     Examples:
@@ -67,19 +67,19 @@ def skill_command(
     from dragoman.setup.install import entries
 
     if write is not None and client is not None:
-        raise UsageError("--client and --write both say which folder it is")
+        raise UsageError("--client and --write both choose the folder: use one of them")
     if write is None:
         put_data(sys.stdout, skill_text())
         if client is not None:
             folder = neutral(str(skills_folder(client.value)))
-            put_err(f"It reads skills from {folder}; --write {folder} puts this there.\n")
+            put_err(f"It reads skills from {folder}; --write {folder} installs this there.\n")
         return
     planned = plan_skill(write)
     backup = entries.write(planned)
     where = neutral(str(planned.path))
     put_out(f"{where} is {'there now' if planned.changes else 'up to date'}.\n")
     if backup is not None:
-        put_out(f"As it was before: {neutral(str(backup))}\n")
+        put_out(f"Backup: {neutral(str(backup))}\n")
 
 
 FOLDER: Final = "dragoman"
@@ -89,7 +89,7 @@ FILE: Final = "SKILL.md"
 
 
 def skills_folder(client: str) -> Path:
-    """Where an agent reads the skills of its user from."""
+    """The directory from which an agent reads the user's skills."""
     from dragoman.setup.install.clients import MCP_CLIENTS, HostEnvironment
 
     found = MCP_CLIENTS[client].skills
@@ -98,7 +98,7 @@ def skills_folder(client: str) -> Path:
 
 
 def skill_text() -> str:
-    """The whole text."""
+    """The full text of the skill."""
     return files("dragoman.setup.install").joinpath("skill.md").read_text(encoding="utf-8")
 
 

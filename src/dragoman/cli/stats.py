@@ -19,7 +19,7 @@ app: Final = new_app()
 
 
 class By(enum.StrEnum):
-    """What the sums are grouped by."""
+    """The columns that totals can be grouped by."""
 
     WORK = "work"
     ROLE = "role"
@@ -29,7 +29,7 @@ class By(enum.StrEnum):
 
 
 class StatsFormat(enum.StrEnum):
-    """How they are printed."""
+    """Output formats."""
 
     TEXT = "text"
     JSON = "json"
@@ -51,7 +51,7 @@ SinceOption = Annotated[
 def stats(
     *,
     by: Annotated[
-        By, typer.Option("--by", help="What to add up; work is each role with each peer.")
+        By, typer.Option("--by", help="What to group by; work is each role with each peer.")
     ] = (By.WORK),
     since: SinceOption = None,
     until: Annotated[
@@ -67,7 +67,7 @@ def stats(
         bool | None,
         typer.Option(
             "--chart/--no-chart",
-            help="Bars below the table; a terminal gets them.",
+            help="Show bars below the table. The default on a terminal.",
             show_default=False,
         ),
     ] = None,
@@ -76,15 +76,15 @@ def stats(
         typer.Option("--format", help="text for people, json or csv for programs."),
     ] = StatsFormat.TEXT,
 ) -> None:
-    """Show which peer does which work well, and what it has cost.
+    """Show the success rate and cost of peers by kind of work.
 
     Every attempt counts once. It is done if its turn was ok and neither a check nor a verdict found
-    it bad. A cost that a peer did not report is unknown and not zero; ~ marks an estimated cost.
-    Days are those of this machine's clock.
+    it bad. A cost that the peer did not report is unknown, not zero; ~ marks an estimated cost.
+    Days are in this machine's time zone.
 
     \b
     Examples:
-      dragoman stats                             each role with each peer, since the beginning
+      dragoman stats                             each role with each peer, of all time
       dragoman stats --by peer --since 30d
       dragoman stats --by day --since 2026-01-01 --until 2026-02-01
       dragoman stats --by model --format csv > costs.csv
@@ -109,7 +109,7 @@ def stats(
         head=stat_pages.head(by.value),
         cells=lambda row: stat_pages.as_cells(row, work=work),
         as_json=lambda row: stat_pages.as_json(row, by.value),
-        empty="Nothing was delegated in this time. `dragoman delegate` does it.",
+        empty="Nothing was delegated in this period. `dragoman delegate` delegates a task.",
         drop=stat_pages.DROP,
     )
     if rows and format is StatsFormat.TEXT:
@@ -121,7 +121,7 @@ def stats(
 
 
 def _instant(text: str | None, option: str, now: float) -> float | None:
-    """A time that a person typed: a date of this machine's clock, or how long ago."""
+    """Parse a typed time: a date in this machine's time zone, or an age."""
     from datetime import datetime
 
     from dragoman.cli.output.times import seconds_of

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def show(store: Store, record: SessionRecord, format: ListFormat, *, verbose: bool = False) -> None:
-    """Show all that happened in a session."""
+    """Show everything that happened in a session."""
     from dragoman.store.history import history
 
     renderer = show_for(format, verbose=verbose)
@@ -36,7 +36,7 @@ def show(store: Store, record: SessionRecord, format: ListFormat, *, verbose: bo
 
 
 def show_for(format: ListFormat, *, verbose: bool = False) -> Renderer:
-    """The show of what somebody else asked for, or that is over."""
+    """The renderer for a turn that another command runs, or that is over."""
     if format is ListFormat.JSON:
         from dragoman.cli.output.jsonl import JsonLines
 
@@ -47,7 +47,7 @@ def show_for(format: ListFormat, *, verbose: bool = False) -> Renderer:
 
 
 def write_lines(lines: Iterable[bytes], output: Path | None, *, force: bool = False) -> None:
-    """Write lines to the file that a user named, or to stdout. `force` replaces a file."""
+    """Write lines to the named file, or to stdout. `force` overwrites an existing file."""
     if output is None or _is_stdout(output):
         for line in lines:
             text = line.decode() + "\n"
@@ -75,8 +75,8 @@ def _is_screen(output: Path) -> bool:
 
 
 def _is_stdout(output: Path) -> bool:
-    """Whether a file is stdout by another name, such as /dev/stdout: a file that stdout was
-    redirected to must not be replaced under it."""
+    """Whether a path is stdout by another name, such as /dev/stdout: the file that stdout is
+    redirected to must not be replaced."""
     if str(output) == "-":
         return True
     try:
@@ -86,13 +86,13 @@ def _is_stdout(output: Path) -> bool:
 
 
 def prune(store: Store, older_than: str, *, keep: int, yes: bool, format: ListFormat) -> None:
-    """Delete old sessions, after a question that says how many."""
+    """Delete old sessions, after a confirmation that shows how many."""
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.questions import confirm
     from dragoman.cli.output.times import seconds_of
 
     if keep < 0:
-        raise UsageError("--keep is a number of sessions")
+        raise UsageError("--keep must be a number of sessions")
     age = seconds_of(older_than, option="--older-than")
     found = store.prune(age, keep, dry_run=True)
     gone = found

@@ -30,7 +30,7 @@ _WANTED: Final = {
 
 
 class Converter:
-    """Stands where typer would put its own: makes the value of one parameter."""
+    """Replaces typer's converter of one parameter."""
 
     def __init__(self, kind: type, *, many: bool) -> None:
         self._kind = kind
@@ -44,7 +44,7 @@ class Converter:
         return self._one(value, param, ctx)
 
     def _one(self, value: Any, param: Any, ctx: Any) -> Any:
-        # A flag is a bool already: to Python, any word would be true.
+        # A flag is already a bool; bool() of any word would be true.
         if self._kind is not bool or isinstance(value, bool):
             try:
                 return checked(self._kind(value), value)
@@ -58,8 +58,8 @@ class Converter:
 
 
 def converter_for(annotation: Any) -> Converter | None:
-    """The converter for a type: text, numbers, paths, enumerations, any of them or None, lists of
-    them. None for other types."""
+    """The converter for a type: text, numbers, paths, enumerations, optional types and lists of
+    these. None for other types."""
     if get_origin(annotation) in (Union, types.UnionType):
         kinds = [each for each in get_args(annotation) if each is not type(None)]
         if len(kinds) != 1:
@@ -76,10 +76,10 @@ def converter_for(annotation: Any) -> Converter | None:
 
 
 def quicken(command: Any) -> None:
-    """Let a command, and those below it, make their values here."""
+    """Let a command and its subcommands convert their values here."""
     all_params = command.get_params
 
-    # The option for help is not among the others; it is made when it is asked for.
+    # The help option is not in `params`; click creates it on demand.
     def get_params(ctx: Any) -> list[Any]:
         params: list[Any] = all_params(ctx)
         for param in params:
@@ -94,7 +94,7 @@ def quicken(command: Any) -> None:
 def _quicken(param: Any) -> None:
     described = getattr(param, "type_descriptor", None)
     info = getattr(described, "parameter_info", None)
-    # Where typer asks for whatever makes the value; a version without that place does as it likes.
+    # The hook where typer looks up a converter; a version without it keeps its own.
     if info is None or not hasattr(type(param), "get_runtime_param") or _checked(info):
         return
     converter = converter_for(getattr(described, "annotation", None))
@@ -103,6 +103,6 @@ def _quicken(param: Any) -> None:
 
 
 def _checked(info: Any) -> bool:
-    """Whether typer was asked to check more than the type: a range, that a file exists."""
+    """Whether typer has more to check than the type: a range, or that a file exists."""
     names = ("min", "max", "exists", "resolve_path", "parser", "click_type", "formats")
     return any(getattr(info, name, None) not in (None, False) for name in names)

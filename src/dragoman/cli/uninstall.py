@@ -24,14 +24,14 @@ def uninstall_command(
     *,
     yes: YesOption = False,
     keep_config: Annotated[
-        bool, typer.Option("--keep-config", help="Keep your settings and your own peers.")
+        bool, typer.Option("--keep-config", help="Keep your settings and the peers you added.")
     ] = False,
 ) -> None:
-    """Show what dragoman has put where, and remove it.
+    """Show everything dragoman has installed, and remove it.
 
-    That is settings, stored sessions, caches, running brokers, and the entries in other programs
-    that `mcp install`, `acp install` and `skill` made. You are asked first. Files of projects are
-    not touched, and the package itself is left to the program that installed it.
+    Removes settings, stored sessions, caches, running brokers, and what `mcp install`, `acp
+    install` and `skill` added to other programs, after asking you. Files in projects are not
+    touched. Remove the package itself with the tool that installed it.
 
     \b
     Examples:
@@ -60,8 +60,8 @@ def uninstall_command(
             put_err(f"dragoman: not removed: {neutral(problem)}\n")
         if problems:
             raise typer.Exit(ExitCode.FAILED)
-        put_out("It is removed.\n")
-    put_out(f"The package itself: {neutral(package_command())}\n")
+        put_out("Removed.\n")
+    put_out(f"To remove the package: {neutral(package_command())}\n")
 
 
 def _page(found: Inventory) -> str:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from dragoman.paths import Paths
 
 HELP: Final = """
-Say whether delegated work was good.
+Rate delegated work as good or bad.
 
-A turn that ended well counts as good until somebody says otherwise. Bad work earns its peer
-nothing, however cheap and fast it was. The verdict can be changed.
+A successful turn counts as good until you rate it. Bad work earns its peer no credit, however cheap
+and fast it was. You can change a verdict.
 
 \b
 Examples:
@@ -33,7 +33,7 @@ app: Final = new_app()
 
 
 class VerdictWord(enum.StrEnum):
-    """What can be said."""
+    """The possible verdicts."""
 
     GOOD = "good"
     BAD = "bad"
@@ -77,12 +77,12 @@ def verdict(
 
 
 def _last_delegation(paths: Paths) -> str:
-    """The job of the attempt that began last: work that was not delegated has no verdict."""
+    """The job of the latest attempt: only delegated work has a verdict."""
     from dragoman.errors import UnknownJob
     from dragoman.store.ledger.ledger import Ledger, ledger_path
 
     with Ledger.open(ledger_path(paths.state), read_only=True) as ledger:
         found = ledger.latest(1)
     if not found:
-        raise UnknownJob("nothing was delegated yet")
+        raise UnknownJob("nothing has been delegated yet")
     return found[0].job

@@ -13,11 +13,11 @@ from typing import Final
 import dragoman
 
 LIBRARIES: Final = ("msgspec", "websockets", "typer", "rich")
-"""Those whose behaviour shows in ours."""
+"""Libraries whose behaviour affects ours."""
 
 
 def report() -> str:
-    """One line per thing whose version matters, dragoman first."""
+    """One line per version that matters, dragoman first."""
     parts = [
         f"dragoman {dragoman.__version__}",
         f"{platform.python_implementation()} {platform.python_version()} on {sys.platform}",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def watch_session(
     record: SessionRecord, *, start: int | None, after: str | None = None, format: ListFormat
 ) -> int:
-    """Show what happens in a session until its broker ends, or Ctrl-C."""
+    """Show a session live until its broker ends, or Ctrl-C."""
     paths = find_paths()
     show = show_for(format)
     cursor = None if after is None else EventCursor.parse(after)
@@ -42,10 +42,10 @@ def watch_session(
         broker = await broker_with(record, paths)
         silent = await silent_brokers(record.peer, paths) if broker is None else []
         if broker is None and not silent:
-            put_err(f"dragoman: nothing has {record.key} open now; this is what there was\n")
+            put_err(f"dragoman: {record.key} is not open now; showing what is stored\n")
         await _show(session_events(record, broker, start=start, after=cursor, paths=paths), show)
         for hung in silent:
-            # One of them may have it open.
+            # One of these brokers may have the session open.
             await require_answer(hung.address, hung.name)
         return ExitCode.OK
 
@@ -53,7 +53,8 @@ def watch_session(
 
 
 def watch_job(id: str, *, after: str | None = None, format: ListFormat) -> int:
-    """Show a job from its beginning, or from a cursor, to its end; the exit code of the job."""
+    """Show a job from its beginning, or from a cursor, to its end. Returns the exit code of the
+    job."""
     paths = find_paths()
     show = show_for(format)
     cursor = None if after is None else EventCursor.parse(after)

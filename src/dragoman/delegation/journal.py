@@ -273,7 +273,9 @@ def give_verdict(
     redact = redactor(())
     path = ledger_path(paths.state)
     if not os.path.exists(path):
-        raise UnknownJob(f"no attempt of a job {job} has ended here: nothing was delegated yet")
+        raise UnknownJob(
+            f"no attempt of a job {job} has ended here: nothing has been delegated yet"
+        )
     with Ledger.open(path, redact) as ledger:
         ledger.check_kept()
         job = _delegation_of(job, ledger)

@@ -45,7 +45,7 @@ def test_a_program_is_shown_what_to_paste_and_never_edited(shell: Shell, editor:
     assert "paste this into" in said.err
     for more in (["--write"], ["--file", "x"]):
         refused = shell("acp", "install", "--client", editor, *more)
-        assert refused.code == 2 and "no program is edited here" in refused.err
+        assert refused.code == 2 and "which dragoman does not edit" in refused.err
     assert shell("acp", "install", "--client", editor, "--name", '")').code == 2
 
 

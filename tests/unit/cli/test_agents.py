@@ -82,7 +82,7 @@ def test_a_peer_that_is_enabled_needs_no_remark(shell: Shell) -> None:
     shell.config.mkdir()
     (shell.config / "config.toml").write_text('enabled_peers = ["codex"]\n')
     assert shell("agents", "set", "codex-execute", "a").err == ""
-    assert "had to be changed" in shell("agents", "set", "codex-execute", "a").err
+    assert "Nothing to change" in shell("agents", "set", "codex-execute", "a").err
 
 
 def test_many_files_are_changed_after_a_yes_only(
@@ -147,7 +147,7 @@ def test_validation_names_the_line_and_the_cure_and_fails(shell: Shell) -> None:
     agent(shell, "a", "nobody-plan")
     agent(shell, "b", "none")
     said = shell("agents", "validate")
-    assert (said.code, said.out) == (1, "2 agent files, 1 with trouble\n")
+    assert (said.code, said.out) == (1, "2 agent files, 1 invalid\n")
     assert said.err.startswith("agents/a.md:3: 'nobody-plan' cannot be delegated to")
     assert "dragoman peers add" in said.err
     (line,) = shell("agents", "validate", "--format", "json").out.splitlines()
@@ -161,7 +161,7 @@ def test_old_trouble_in_another_file_is_told_and_stops_nothing(shell: Shell) -> 
     agent(shell, "b", "nobody-plan")
     said = shell("agents", "set", "none", "a")
     assert said.code == 0
-    assert "trouble before" in said.err and "agents/b.md:3" in said.err
+    assert "problems were there before" in said.err and "agents/b.md:3" in said.err
 
 
 def test_another_folder_can_be_named(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

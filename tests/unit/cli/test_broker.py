@@ -10,14 +10,14 @@ from tests.unit.cli.calling import Shell
 def test_without_brokers_there_is_nothing_to_list_and_nothing_to_stop(shell: Shell) -> None:
     listed = shell("broker", "list")
     assert (listed.code, listed.out) == (0, "")
-    assert "No broker runs" in listed.err
+    assert "No broker is running" in listed.err
     assert shell("broker", "list", "--format", "json").out == ""
     assert shell("broker", "status").out == ""
     assert shell("broker", "stop", "--all").code == 0
     assert shell("broker", "reap").out == ""
     assert shell("broker", "stop").code == 2
     assert shell("broker", "stop", "gemini", "--all").code == 2
-    assert "no broker 'gemini' runs" in shell("broker", "stop", "gemini").err
+    assert "no broker 'gemini' is running" in shell("broker", "stop", "gemini").err
 
 
 def test_logs_are_there_after_the_broker(shell: Shell, tmp_path: Path) -> None:

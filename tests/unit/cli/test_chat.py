@@ -90,7 +90,7 @@ async def test_ctrl_c_at_the_prompt_says_how_to_leave_and_twice_it_leaves(
     chat = Chat(monkeypatch, "one", pressed, "two", pressed, pressed, "three", person=True)
     assert await chat.run() == 0
     assert chat.prompts == ["one", "two"]
-    assert [text for text in chat.show.notices if "leaves" in text] == [LEAVE_HINT, LEAVE_HINT]
+    assert [text for text in chat.show.notices if "to leave" in text] == [LEAVE_HINT, LEAVE_HINT]
 
 
 @aio

@@ -23,7 +23,7 @@ from tests.unit.cli.calling import Shell
         (["tokens", "revoke"], "name the token"),
         (["tokens", "revoke", "x"], "no token"),
         (["tokens", "list", "x"], "takes no ID"),
-        (["link"], "no console was started yet"),
+        (["link"], "no console has been started yet"),
     ],
 )
 def test_mistakes_are_told(shell: Shell, words: list[str], problem: str) -> None:

@@ -20,11 +20,11 @@ def shell(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("review", "x", "--no-fallback", "--strict"), "contradict each other"),
+        (("review", "x", "--no-fallback", "--strict"), "cannot be combined"),
         (("review", "x", "--apply"), "--apply needs --isolate"),
         (("review", "x", "--timeout", "0"), "greater than 0"),
         (("review", "x", "--cwd", "nowhere"), "not a directory"),
-        (("review", "x", "--approve-all", "--deny-all"), "contradict each other"),
+        (("review", "x", "--approve-all", "--deny-all"), "cannot be combined"),
         (("review", " "), "the prompt is empty"),
         (("revue", "x"), "did you mean review?"),
         (("review", "x", "--peer", "gemeni"), "did you mean gemini"),

@@ -24,7 +24,7 @@ def test_other_names_are_refused(name: str) -> None:
 
 
 def test_one_file_is_named_in_one_way(shell: Shell) -> None:
-    with pytest.raises(UsageError, match="both say"):
+    with pytest.raises(UsageError, match="both choose"):
         install(MCP_CLIENTS["zed"], name="d", write=True, file=Path("x"), project=shell.cwd)
     assert list(shell.cwd.iterdir()) == []
 

@@ -31,7 +31,7 @@ def test_a_list_has_the_jobs_of_the_project_the_latest_first(stored: Shell) -> N
     assert stored("jobs", "list", "--all", "--format", "quiet").out == "j-2\nj-0000000001\n"
     assert "do it" in stored("jobs", "list").out
     assert json.loads(stored("jobs", "list", "--format", "json").out)["text"] == "done"
-    assert "There is no job" in stored("jobs", "list", "--running").err
+    assert "There are no jobs" in stored("jobs", "list", "--running").err
 
 
 def test_a_result_is_the_text_and_the_code_of_its_outcome(stored: Shell) -> None:
@@ -44,7 +44,7 @@ def test_a_result_is_the_text_and_the_code_of_its_outcome(stored: Shell) -> None
 
 def test_a_job_that_has_ended_cannot_be_cancelled(stored: Shell) -> None:
     said = stored("jobs", "cancel", "j-2")
-    assert (said.code, "has ended already" in said.err) == (1, True)
+    assert (said.code, "has already ended" in said.err) == (1, True)
 
 
 def test_a_job_that_failed_says_why(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,7 +49,7 @@ def test_pruning_keeps_what_was_learned_unless_told_otherwise(shell: Shell, fill
     assert said.code == 0 and "Deleted 1 attempt." in said.err
     assert kinds(shell) == ["Posterior"]
     said = shell("ledger", "prune", "--older-than", "1d", "--learned", "--yes")
-    assert "Forgot what was learned of 1 choice." in said.err
+    assert "Deleted what was learned about 1 choice." in said.err
     assert kinds(shell) == []
 
 

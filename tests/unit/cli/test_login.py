@@ -19,7 +19,7 @@ NONE = AuthMethod("none", "none", "none")
 def test_the_only_method_is_used_and_one_of_several_has_to_be_named() -> None:
     assert login._chosen(None, [NONE, OAUTH], "x") is OAUTH
     assert login._chosen("password", [PASSWORD, OAUTH], "x") is PASSWORD
-    with pytest.raises(UsageError, match="several login methods, name one: password, oauth"):
+    with pytest.raises(UsageError, match="several login methods, choose one: password, oauth"):
         login._chosen(None, [PASSWORD, OAUTH], "x")
     with pytest.raises(UsageError, match="no login method 'magic'; it has oauth"):
         login._chosen("magic", [OAUTH], "x")
@@ -33,7 +33,7 @@ def test_a_secret_comes_from_a_variable_or_stdin(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "stdin", io.StringIO("first line\nsecond\n"))
     assert login._secret("Password", None) == "first line"
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    with pytest.raises(UsageError, match="there is no password"):
+    with pytest.raises(UsageError, match="no password was given"):
         login._secret("Password", None)
     monkeypatch.delenv("MY_TOKEN")
     with pytest.raises(UsageError, match="it is not set"):

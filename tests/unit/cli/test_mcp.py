@@ -37,8 +37,8 @@ def test_the_entry_is_written_once_with_a_backup(shell: Shell) -> None:
     path.write_text("model = 'x' # mine\n")
     said = shell("mcp", "install", "--client", "codex", "--write")
     assert said.code == 0
-    assert f"{path} has the entry dragoman now." in said.out
-    assert f"As it was before: {path}.before-dragoman" in said.out
+    assert f"{path} now has the entry dragoman." in said.out
+    assert f"Backup: {path}.before-dragoman" in said.out
     assert "Next: start a new session of `codex`" in said.out
     assert tomllib.loads(path.read_text())["mcp_servers"]["dragoman"]["args"][-1] == "mcp"
     again = shell("mcp", "install", "--client", "codex", "--write")
@@ -72,9 +72,9 @@ def test_a_file_that_is_not_understood_is_an_error_that_says_what_to_do(shell: S
     ("argv", "problem"),
     [
         (["--client", "emacs"], "'emacs' is not one of"),
-        (["--client", "zed", "--project", "--file", "x"], "both say which file"),
-        (["--client", "zed", "--name", "a\tb"], "a name has letters"),
-        (["--client", "zed", "--name", ""], "a name has letters"),
+        (["--client", "zed", "--project", "--file", "x"], "both choose the file"),
+        (["--client", "zed", "--name", "a\tb"], "a name may contain only letters"),
+        (["--client", "zed", "--name", ""], "a name may contain only letters"),
         ([], "--client"),
     ],
 )
@@ -91,9 +91,9 @@ def test_the_entry_is_taken_out_again_and_the_file_is_as_it_was(shell: Shell) ->
     written = path.read_text()
     shown = shell("mcp", "uninstall", "--client", "codex")
     assert shown.code == 0 and "-[mcp_servers.dragoman]" in shown.out
-    assert "--write does it" in shown.err and path.read_text() == written
+    assert "--write does this" in shown.err and path.read_text() == written
     done = shell("mcp", "uninstall", "--client", "codex", "--write")
-    assert done.code == 0 and f"{path} has no entry dragoman any more." in done.out
+    assert done.code == 0 and f"The entry dragoman was removed from {path}." in done.out
     assert f"{path}.before-dragoman-2" in done.out
     assert path.read_text() == "model = 'x' # mine\n"
     again = shell("mcp", "uninstall", "--client", "codex", "--write")

@@ -77,7 +77,7 @@ def test_what_was_left_out_of_the_list_is_told(shell: Shell) -> None:
     (shell.cwd / "dragoman.toml").write_text('permissions = "approve-all"\n')
     said = shell("peers")
     assert said.code == 0
-    assert "left out:" in said.err and "x.toml" in said.err
+    assert "skipped:" in said.err and "x.toml" in said.err
     assert "permissions is ignored" in said.err
 
 

@@ -246,5 +246,5 @@ def test_flags_say_what_peers_may_do_and_nothing_leaves_it_to_the_settings() -> 
     assert chosen("approve_all") == "approve-all"
     assert chosen("approve_reads") == "approve-reads"
     assert chosen("deny_all") == "deny-all"
-    with pytest.raises(UsageError, match="contradict"):
+    with pytest.raises(UsageError, match="cannot be combined"):
         chosen("approve_all", "deny_all")

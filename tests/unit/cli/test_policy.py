@@ -97,7 +97,7 @@ def test_a_command_that_is_not_given_is_hidden(rules: Shell) -> None:
 
 def test_two_commands_are_one_too_many(rules: Shell) -> None:
     said = rules("policy", "test", "execute", "--line", "a", "--", "b")
-    assert said.code == 2 and "not in both" in said.err
+    assert said.code == 2 and "not both" in said.err
 
 
 def test_broken_settings_stop_the_test(shell: Shell) -> None:

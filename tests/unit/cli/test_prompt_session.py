@@ -203,7 +203,7 @@ async def test_the_first_interrupt_cancels_the_turn_in_the_agent(
     report = await play.turn(plan(), "^C")
     assert (report.exit_code, report.interrupted, report.result.text) == (130, True, "half")
     assert agent.turn is not None and agent.turn.cancels == 1
-    assert "once more" in play.show.notices[0]
+    assert "Ctrl-C again" in play.show.notices[0]
 
 
 @aio

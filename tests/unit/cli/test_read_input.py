@@ -75,7 +75,7 @@ def test_what_was_piped_is_added_to_the_prompt_and_marked(
 
 @pytest.mark.parametrize(("argument", "file"), [("-", None), ("do it", Path("-"))])
 def test_a_dash_and_no_stdin_contradict_each_other(argument: str, file: Path | None) -> None:
-    with pytest.raises(UsageError, match="contradict"):
+    with pytest.raises(UsageError, match="cannot be combined"):
         read_prompt(argument, file, no_stdin=True)
 
 

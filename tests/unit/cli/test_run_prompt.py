@@ -196,7 +196,7 @@ def test_the_end_of_an_adapter_has_the_usual_exit_code(shell: Shell, body: str, 
     ("words", "why"),
     [
         (("-s", "one"), "opens a new session for every prompt"),
-        (("--no-wait",), "a broker cannot go on with it"),
+        (("--no-wait",), "a broker cannot continue it"),
     ],
 )
 def test_what_an_adapter_cannot_be_handed_is_refused_before_it_works(

@@ -11,7 +11,7 @@ from tests.unit.cli.calling import Shell
 
 def test_a_token_without_http_is_wrong_usage(shell: Shell) -> None:
     said = shell("serve", "mcp", "--token-file", "token")
-    assert (said.code, "--token-file is for --http" in said.err) == (2, True)
+    assert (said.code, "--token-file needs --http" in said.err) == (2, True)
 
 
 def test_without_the_sdk_the_way_to_get_it_is_told(

@@ -42,7 +42,7 @@ def test_a_list_has_the_open_sessions_of_the_project(stored: Shell) -> None:
 def test_an_empty_list_says_how_to_begin(shell: Shell) -> None:
     said_ = shell("sessions", "list")
     assert (said_.code, said_.out) == (0, "")
-    assert "`dragoman run PEER PROMPT -s NAME` begins one" in said_.err
+    assert "`dragoman run PEER PROMPT -s NAME` starts one" in said_.err
 
 
 def test_what_was_said_is_shown_in_three_ways(stored: Shell) -> None:
@@ -91,4 +91,4 @@ def test_a_name_is_needed_to_ensure_a_session(shell: Shell) -> None:
 def test_a_session_that_nothing_has_open_is_watched_from_the_store(stored: Shell) -> None:
     said_ = stored("sessions", "watch", "parser", "--from", "0")
     assert (said_.code, said_.out) == (0, "an answer")
-    assert "nothing has s-0000000001 open now" in said_.err
+    assert "s-0000000001 is not open now" in said_.err

@@ -29,7 +29,7 @@ def test_the_text_is_installed_and_brought_up_to_date(shell: Shell) -> None:
     assert path.read_text("utf-8") == skill_text()
     assert "up to date" in shell("skill", "--write", "skills").out
     path.write_text("older")
-    assert "As it was before: skills/dragoman/SKILL.md.before-dragoman" in (
+    assert "Backup: skills/dragoman/SKILL.md.before-dragoman" in (
         shell("skill", "--write", "skills").out
     )
 
@@ -97,9 +97,9 @@ def test_it_is_installed_in_a_folder_of_its_name_and_brought_up_to_date(tmp_path
 def test_the_folder_of_an_agent_is_named(shell: Shell) -> None:
     said = shell("skill", "--client", "claude")
     assert said.code == 0 and said.out == skill_text()
-    assert f"--write {shell.home}/.claude/skills puts this there" in said.err
+    assert f"--write {shell.home}/.claude/skills installs this there" in said.err
     refused = shell("skill", "--client", "claude", "--write", "x")
-    assert refused.code == 2 and "both say which folder" in refused.err
+    assert refused.code == 2 and "both choose the folder" in refused.err
 
 
 def test_every_agent_with_a_folder_of_skills_can_be_named() -> None:

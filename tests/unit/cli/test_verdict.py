@@ -35,7 +35,7 @@ def test_a_verdict_is_kept_and_can_be_changed(shell: Shell) -> None:
 
 def test_the_last_piece_of_delegated_work_is_meant_by_last(shell: Shell) -> None:
     refused = shell("verdict", "last", "good")
-    assert refused.code == 4 and "nothing was delegated yet" in refused.err
+    assert refused.code == 4 and "nothing has been delegated yet" in refused.err
     now = time.time()
     attempt = structs.replace(ATTEMPT, started_at=now)
     with Ledger.open(ledger_path(find_paths().state)) as ledger:

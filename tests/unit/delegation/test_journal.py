@@ -172,7 +172,7 @@ def test_an_attempt_is_judged_as_its_delegation_if_that_ended_with_it(tmp_path: 
 
 def test_a_job_that_was_never_delegated_has_no_verdict(tmp_path: Path) -> None:
     paths = place_in(tmp_path).paths
-    with pytest.raises(UnknownJob, match="nothing was delegated yet"):
+    with pytest.raises(UnknownJob, match="nothing has been delegated yet"):
         give_verdict("j-1", "bad", paths=paths)
     assert not paths.state.exists()
     with Ledger.open(ledger_path(paths.state)):
