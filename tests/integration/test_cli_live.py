@@ -401,6 +401,30 @@ def test_without_colours_and_on_a_dumb_terminal_the_text_is_as_it_came(
     assert rest.startswith(MARKDOWN + "[plan]\n  [ ] look\nok\n\n[done] ok, ")
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "gemni", "hello"),
+        ("run", "hello", "--", "a-program-that-is-not-there"),
+        ("peers", "show", "gemini"),
+        ("explain", "review"),
+        ("sessions",),
+    ],
+    ids=" ".join,
+)
+def test_what_dragoman_says_is_folded_between_words(
+    cli: Cli, words: tuple[str, ...], columns: int
+) -> None:
+    piped = cli.child(*words)
+    with screen_of(cli, *words, columns=columns, rows=200) as screen:
+        screen.terminal.wait()
+        # A word that is longer than a row, such as a path, is left to the terminal.
+        whole = {word for word in (piped.out + piped.err).split() if len(word) < columns // 2}
+        assert any(len(row) > columns for row in (piped.out + piped.err).splitlines())
+        assert whole <= set(screen.text.split())
+
+
 def test_a_pipe_gets_the_text_as_it_came(cli: Cli) -> None:
     done = cli.child(*command(cli, *PLAIN))
     assert (done.code, done.out) == (0, MARKDOWN + "ok\n")

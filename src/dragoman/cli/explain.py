@@ -6,14 +6,13 @@ Options are in `cli.prompt_options`. `delegation.routing` decides. Nothing is st
 from __future__ import annotations
 
 import sys
-import textwrap
 from pathlib import Path
 from typing import Final
 
 import typer
 
 from dragoman.cli.command_module import CONTEXT, new_app, with_options
-from dragoman.cli.output.terminal import put_data, width_of
+from dragoman.cli.output.terminal import put_data, put_out
 from dragoman.cli.prompt_options import COMMANDS
 from dragoman.errors import UsageError
 
@@ -52,7 +51,6 @@ def explain(
     import msgspec
 
     from dragoman.cli.exit_codes import ExitCode
-    from dragoman.cli.output.escape import neutral
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.run_plan import workspace_of
     from dragoman.delegation.candidates import decide_for
@@ -85,23 +83,6 @@ def explain(
     elif format == "quiet":
         put_data(sys.stdout, *(f"{candidate.peer}\n" for candidate in decision.candidates))
     else:
-        lines = (neutral(line) for line in lines_of(decision, clock=clock))
-        width = width_of(sys.stdout)
-        put_data(sys.stdout, *(part + "\n" for line in lines for part in _wrapped(line, width)))
+        put_out(*(f"{line}\n" for line in lines_of(decision, clock=clock)))
     if not decision.candidates:
         raise typer.Exit(ExitCode.NO_PEER)
-
-
-def _wrapped(line: str, width: int) -> list[str]:
-    """A line in pieces that fit the terminal, broken at words, the rest indented."""
-    if not width or len(line) <= width:
-        return [line]
-    indent = len(line) - len(line.lstrip()) + 4
-    return textwrap.wrap(
-        line,
-        width,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-        drop_whitespace=True,
-    )

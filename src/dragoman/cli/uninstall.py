@@ -67,7 +67,9 @@ def uninstall_command(
 def _page(found: Inventory) -> str:
     from dragoman.cli.output.escape import neutral
 
-    lines = [f"broker   {one.name} (process {one.broker.pid}) is stopped" for one in found.brokers]
+    lines = [
+        f"broker   {one.name} (process {one.broker.pid}) will be stopped" for one in found.brokers
+    ]
     for entry in found.entries:
         lines.append(f"entry    {entry.name} of {entry.client.title} in {entry.path}")
     lines += [f"skill    {path}" for path in found.skills]

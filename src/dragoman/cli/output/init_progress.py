@@ -16,7 +16,7 @@ from dragoman.cli.output.escape import Neutral, joined, neutral, one_line
 from dragoman.cli.output.jsonl import encode
 from dragoman.cli.output.renderer import Renderer
 from dragoman.cli.output.tables import aligned, cut
-from dragoman.cli.output.terminal import is_terminal, paint_for, put_err, width_of
+from dragoman.cli.output.terminal import is_terminal, paint_for, put, put_err, width_of
 from dragoman.cli.shared_options import ListFormat
 
 if TYPE_CHECKING:
@@ -220,7 +220,8 @@ class InitOutput:
             # Peers have their say in it, so it is made harmless before it gets a colour.
             words = self._paint(" ".join(neutral(text).splitlines()), *filter(None, [style]))
             before = joined("", ["" if bare else "   ", mark, "  " if mark else ""])
-            self._write(joined("", [before, words, "\n"]))
+            self._out.write_lines(joined("", [before, words, "\n"]))
+            self._out.flush()
 
     def _json(self, value: dict[str, Any]) -> None:
         self._write(encode(value, self._out.out))
@@ -236,7 +237,7 @@ class InitOutput:
             blank = " " * len(self._status)
             # The loss of a terminal is reported by a signal.
             with suppress(OSError):
-                put_err(Neutral(f"\r{blank}\r"), status)
+                put(sys.stderr, Neutral(f"\r{blank}\r"), status)
                 sys.stderr.flush()
         self._status = status
 

@@ -15,7 +15,7 @@ import msgspec
 from dragoman.cli import error_messages
 from dragoman.cli.output.escape import HIDDEN
 from dragoman.cli.output.renderer import Renderer, TurnReport, cut_notice
-from dragoman.cli.output.terminal import put, put_data
+from dragoman.cli.output.terminal import put_data, put_lines
 
 if TYPE_CHECKING:
     from dragoman.errors import DragomanError
@@ -139,13 +139,13 @@ class JsonLines(Renderer):
             self.notice(cut_notice(report))
         trouble = error_messages.of_report(report)
         if trouble is not None and not self.strict:
-            put(self.err, trouble)
+            put_lines(self.err, trouble)
 
     def failed(self, error: DragomanError) -> None:
         self.line(of_error(error))
         self.flush()
         if not self.strict:
-            put(self.err, error_messages.message(error))
+            put_lines(self.err, error_messages.message(error))
 
     def stderr_line(self, line: str) -> None:
         if not self.strict:

@@ -107,9 +107,14 @@ def _wrapped(line: str, width: int) -> Iterator[str]:
             # In doubt two columns: terminals differ about the width of many characters.
             columns += 1 if rest[taken].isascii() else 2
             taken += 1
-        yield rest[:taken]
         if taken == len(rest):
+            yield rest
             return
+        # Between two words, unless the row would be half empty.
+        space = rest.rfind(" ", 0, taken)
+        if space >= taken // 2:
+            taken = space + 1
+        yield rest[:taken]
         rest = CONTINUED + rest[taken:]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.cli import error_messages
 from dragoman.cli.output.renderer import Renderer, TurnReport, cut_notice
-from dragoman.cli.output.terminal import put
+from dragoman.cli.output.terminal import put_lines
 
 if TYPE_CHECKING:
     from dragoman.errors import DragomanError
@@ -31,7 +31,7 @@ class Quiet(Renderer):
         if report.result.truncated:
             self.notice(cut_notice(report))
         if (trouble := error_messages.of_report(report)) is not None:
-            put(self.err, trouble)
+            put_lines(self.err, trouble)
 
     def failed(self, error: DragomanError) -> None:
-        put(self.err, error_messages.message(error))
+        put_lines(self.err, error_messages.message(error))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
 
 from msgspec import Struct
 
-from dragoman.cli.output.terminal import held, put, put_data, silence
+from dragoman.cli.output.terminal import held, put, put_data, put_lines, silence
 
 if TYPE_CHECKING:
     from dragoman.client.results import Result
@@ -99,7 +99,7 @@ class Renderer(abc.ABC):
 
     def notice(self, text: str) -> None:
         """Something that a person should know; a program has no use for it."""
-        put(self.err, f"dragoman: {text}\n")
+        put_lines(self.err, f"dragoman: {text}\n")
 
     def agent_stderr(self, data: bytes) -> None:
         """What the agent wrote to its stderr, line by line, for a person who asked for it."""
@@ -113,6 +113,10 @@ class Renderer(abc.ABC):
     def write(self, text: str) -> None:
         """Write to stdout, soon: what one turn of the loop writes leaves in one piece."""
         self._write(put, text)
+
+    def write_lines(self, text: str) -> None:
+        """`write` for whole lines, which a terminal gets folded at words."""
+        self._write(put_lines, text)
 
     def write_data(self, text: str) -> None:
         """`write` for what programs read."""

@@ -30,6 +30,15 @@ READABLE: Final = 24
 BREAK: Final = re.compile(r"(?<=[ ,])")
 """Where a cell may be folded."""
 
+WORD: Final = re.compile(r"\S*`[^`]*`\S*\s*|\S+\s*")
+"""What stays in one row of a folded line: a word, or a command between backticks."""
+
+LABEL: Final = re.compile(r"\s*\S.*\s{2,}(?=\S)|\s*")
+"""The beginning of a line under which its other rows do not begin: spaces and labels."""
+
+STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
+"""What changes the colour of text."""
+
 
 T = TypeVar("T")
 
@@ -149,6 +158,39 @@ def _fold(text: str, width: int) -> list[str]:
             pieces.append("")
         pieces[-1] += word
     return [cut(piece.rstrip(), width) for piece in pieces]
+
+
+def fold_lines(text: str, width: int) -> str:
+    """Lines that fit a terminal of `width` columns: those that do not go on below, from word to
+    word, indented. A longer word is left to the terminal, so that it can be copied."""
+    return "\n".join(row for line in text.split("\n") for row in _rows(line, width))
+
+
+def _rows(line: str, width: int) -> list[str]:
+    if _shown(line) <= width:
+        return [line]
+    label = LABEL.match(line)
+    begin = label[0] if label else ""
+    indent = _shown(begin) if begin.strip() else len(begin) + 2
+    if indent > width // 2:
+        indent = 4
+    rows = [begin]
+    for word in _fitting(line[len(begin) :], width - indent):
+        own, used = _shown(word.rstrip()), _shown(rows[-1])
+        if used > width or (used + own > width and own <= width - indent):
+            rows.append(" " * indent)
+        rows[-1] += word
+    return [*(row.rstrip() for row in rows[:-1]), rows[-1]]
+
+
+def _fitting(text: str, width: int) -> Iterable[str]:
+    """The words of a line. A command that is longer than a row is several of them."""
+    for word in WORD.findall(text):
+        yield from [word] if _shown(word.rstrip()) <= width else re.findall(r"\S+\s*", word)
+
+
+def _shown(text: str) -> int:
+    return columns(STYLE.sub("", text))
 
 
 def _width(widths: Iterable[int]) -> int:

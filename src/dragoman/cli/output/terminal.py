@@ -279,14 +279,28 @@ def put(stream: TextIO, *parts: str) -> None:
         held.write(stream, neutral(part))
 
 
+def put_lines(stream: TextIO, *parts: str) -> None:
+    """Write whole lines for a person: a terminal gets those that are too long folded at words."""
+    put(stream, _folded(stream, Neutral("".join(map(neutral, parts)))))
+
+
+def _folded(stream: TextIO, text: Neutral) -> Neutral:
+    width = width_of(stream)
+    if not width or max(map(len, text.split("\n"))) <= width:
+        return text
+    from dragoman.cli.output.tables import fold_lines
+
+    return Neutral(fold_lines(text, width))
+
+
 def put_out(*parts: str) -> None:
-    """Write text for a person to stdout."""
-    put(sys.stdout, *parts)
+    """Write lines for a person to stdout."""
+    put_lines(sys.stdout, *parts)
 
 
 def put_err(*parts: str) -> None:
-    """Write text for a person to stderr."""
-    put(sys.stderr, *parts)
+    """Write lines for a person to stderr."""
+    put_lines(sys.stderr, *parts)
 
 
 def put_data(stream: TextIO, *parts: str) -> None:
@@ -302,7 +316,7 @@ def put_question(text: str) -> None:
     """Write a question to a person, at once; everything else may be held back meanwhile."""
     # On stderr: redirected output of a command must not contain our questions.
     sys.stdout.flush()
-    sys.stderr.write(neutral(text))
+    sys.stderr.write(_folded(sys.stderr, neutral(text)))
     sys.stderr.flush()
 
 

@@ -17,7 +17,7 @@ from msgspec import UnsetType
 from dragoman.catalogue.enforcement import NOT_ENFORCED
 from dragoman.cli.output.escape import neutral, one_line
 from dragoman.cli.output.renderer import Renderer, TurnReport
-from dragoman.cli.output.terminal import is_live, is_terminal, paint_for, put
+from dragoman.cli.output.terminal import is_live, is_terminal, paint_for, put, put_lines
 from dragoman.events import fold, model
 from dragoman.events.parts import Cost, FileChange, Location, PlanEntry, Text, Usage
 from dragoman.events.view import Tool, View
@@ -477,7 +477,7 @@ class TextShow(Renderer):
         from dragoman.cli import error_messages
 
         if (trouble := error_messages.of_report(report)) is not None:
-            put(self.err, trouble)
+            put_lines(self.err, trouble)
 
     def failed(self, error: DragomanError) -> None:
         from dragoman.cli import error_messages
@@ -485,7 +485,7 @@ class TextShow(Renderer):
         self.doing("")
         self._end_line()
         self.flush()
-        put(self.err, error_messages.message(error))
+        put_lines(self.err, error_messages.message(error))
 
     def flush(self) -> None:
         if self._loaded is not None and not self.broken:

@@ -17,6 +17,7 @@ from dragoman.cli.output.tables import (
     cut,
     facts,
     fit,
+    fold_lines,
     folded,
     line,
     write_list,
@@ -157,3 +158,26 @@ def write(names: list[str], format: str, *, limit: int | None = None) -> None:
         empty="There is none.",
         limit=limit,
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("short\n", ["short", ""]),
+        ("one two three four five", ["one two three four", "  five"]),
+        (
+            "  next:  look at all of it",
+            ["  next:  look at all", "         of it"],
+        ),
+        ("run `a b c d` or `e f g h i` ", ["run `a b c d` or", "  `e f g h i` "]),
+        ("see https://example.org/a/long/way now", ["see https://example.org/a/long/way", "  now"]),
+        ("\x1b[1mbold\x1b[0m one two three", ["\x1b[1mbold\x1b[0m one two three"]),
+    ],
+)
+def test_a_line_is_folded_between_words_and_below_its_label(text: str, rows: list[str]) -> None:
+    assert fold_lines(text, 20).split("\n") == rows
+
+
+@given(text=st.text("ab `,\n漢", max_size=80), width=st.integers(8, 60))
+def test_folding_lines_changes_nothing_but_spaces(text: str, width: int) -> None:
+    assert fold_lines(text, width).split() == text.split()
