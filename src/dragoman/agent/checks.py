@@ -160,7 +160,7 @@ def handler(value: object, name: str, *arguments: str) -> None:
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):
-        return  # Some built-in functions do not tell.
+        return  # Some built-in functions have no signature.
     try:
         signature.bind(*arguments)
     except TypeError as error:

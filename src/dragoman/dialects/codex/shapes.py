@@ -78,7 +78,7 @@ class FileUpdateChange(Shape):
 
 
 class Item(Shape):
-    """Any item of a turn: the fields of all kinds together, told apart by `type`."""
+    """Any item of a turn: the fields of all kinds together, distinguished by `type`."""
 
     type: str
     id: str

@@ -162,11 +162,11 @@ class SessionConfigSelect(Wire, frozen=True, kw_only=True, tag_field="type", tag
 
 OPEN_ENDED: dict[str, Any] = {"dragoman": {"openEnded": True}}
 """The `_meta` of a select that accepts values which it does not list, such as the models of a
-provider that its agent cannot ask for a list. The protocol has no word for it."""
+provider that the agent cannot list. The protocol has no field for it."""
 
 
 def listed_values(option: SessionConfigSelect) -> list[str]:
-    """The values that a select lists, those in groups too."""
+    """The values that a select lists, including those in groups."""
     values: list[str] = []
     for entry in option.options:
         if isinstance(entry, SessionConfigSelectGroup):
@@ -183,7 +183,7 @@ def is_open_ended(option: SessionConfigSelect) -> bool:
 
 
 class SessionConfigBoolean(Wire, frozen=True, kw_only=True, tag_field="type", tag="boolean"):
-    """An option that is on or off, for clients that announce `session.configOptions.boolean`."""
+    """A boolean option, for clients that advertise `session.configOptions.boolean`."""
 
     id: str
     name: str
@@ -193,7 +193,7 @@ class SessionConfigBoolean(Wire, frozen=True, kw_only=True, tag_field="type", ta
 
 
 class UnknownConfigOption(Unknown, frozen=True, tag_field="type", tag=UNKNOWN_TAG):
-    """An option of a type this version does not know; a client leaves it out."""
+    """An option of a type this version does not know; a client omits it."""
 
 
 SessionConfigOption: TypeAlias = SessionConfigSelect | SessionConfigBoolean | UnknownConfigOption
@@ -213,7 +213,7 @@ class SetSessionModeResponse(Wire, frozen=True, kw_only=True):
 class SetSessionConfigOptionRequest(Wire, frozen=True, kw_only=True):
     """`session/set_config_option`: a choice's value, or a boolean.
 
-    The protocol wants `type` beside a boolean; it is filled in when missing.
+    The protocol requires `type` beside a boolean; it is filled in if missing.
     """
 
     session_id: str
