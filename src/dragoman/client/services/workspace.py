@@ -32,6 +32,9 @@ from dragoman.client.services.path_walk import (
 )
 from dragoman.errors import ArgumentInvalid, FileFailed, FileMissing, PathRefused, UsageError
 
+NOT_A_DIRECTORY: Final = "it is not a directory"
+"""The reason of the `PathRefused` that `Workspace.resolve_folder` raises for a file."""
+
 MAX_TRIES: Final = 10
 """How often to look up a file again because it changed between the check and the open."""
 
@@ -98,7 +101,7 @@ class Workspace:
             if place.info is None:
                 raise FileMissing(_text(path))
             if not stat.S_ISDIR(place.info.st_mode):
-                raise PathRefused(_text(path), "it is not a directory")
+                raise PathRefused(_text(path), NOT_A_DIRECTORY)
             return place.real_path
 
     @contextlib.contextmanager

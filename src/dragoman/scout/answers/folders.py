@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
+from dragoman.client.services.workspace import NOT_A_DIRECTORY
 from dragoman.errors import FileMissing, PathRefused
 from dragoman.scout import languages, overview
 from dragoman.scout.hits import Hit, shown_path
@@ -36,7 +37,7 @@ async def read(context: TurnContext, asked: ReadPath) -> ScoutAnswer:
             raise  # Nothing outside is looked for, whatever is written.
         return await _read_guessed(context, asked)
     except PathRefused as error:
-        if error.reason != "it is not a folder":
+        if error.reason != NOT_A_DIRECTORY:
             raise
         return await _read_file(context, asked.path, asked)
     return await layout(context, Layout(folder))
