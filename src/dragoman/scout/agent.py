@@ -1,8 +1,8 @@
-"""scout as an ACP agent: its handlers, and how a turn goes.
+"""scout as an ACP agent: its handlers, and the course of a turn.
 
 A prompt or a command becomes an intent (`questions`), the intent an answer (`answers`), and the
-answer is said and remembered (`store`). What cannot be answered ends as a refusal, with a text that
-says what can be. The modules that a turn needs are loaded by the first turn: start-up is quick.
+answer is sent and remembered (`store`). A question that cannot be answered ends as a refusal, with
+a text that lists what can be. The first turn imports the modules it needs: start-up is quick.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from dragoman.scout.turn_context import ScoutAnswer
 
 PIECE_SIZE: Final = 600
-"""Characters that are said at once, about: a client shows them as they come."""
+"""Approximate characters per chunk of an answer: a client shows them as they arrive."""
 
 
 class Scout:
-    """What the handlers share: where sessions are remembered."""
+    """What the handlers share: the store of sessions."""
 
     def __init__(self, store: SessionFiles | None = None) -> None:
         self._store = store
@@ -160,7 +160,7 @@ class Scout:
 
 
 def build(store: SessionFiles | None = None) -> Agent:
-    """The agent, ready to be run."""
+    """The agent, ready to run."""
     scout = Scout(store)
     agent = Agent("scout", version=__version__, title="Scout", embedded_context=True)
     agent.prompt(scout.prompt)
@@ -176,7 +176,7 @@ def build(store: SessionFiles | None = None) -> Agent:
 
 
 def _resolved(intent: Intent, symbol: str, path: str) -> Intent:
-    """An intent in which "it" means what the question before was about."""
+    """An intent in which "it" is replaced by the subject of the previous question."""
     from msgspec.structs import replace
 
     from dragoman.scout.questions import Definition, ReadPath, Uses, is_pronoun
@@ -202,7 +202,7 @@ def _understood(intent: Intent) -> str:
 
 
 def _mentions(turn: Turn) -> list[str]:
-    """The paths of files that were handed over with a prompt."""
+    """The paths of files attached to a prompt."""
     links = [block.uri for block in turn.blocks(acp.ResourceLink)]
     links += [block.resource.uri for block in turn.blocks(acp.EmbeddedResource)]
     parts = [urlsplit(link) for link in links]
@@ -211,7 +211,7 @@ def _mentions(turn: Turn) -> list[str]:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """A text in pieces, cut between lines."""
+    """A text in pieces, split between lines."""
     piece = ""
     for line in text.splitlines(keepends=True):
         if piece and len(piece) + len(line) > PIECE_SIZE:

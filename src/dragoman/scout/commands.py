@@ -1,7 +1,7 @@
 """Table of the slash commands: names, inputs, descriptions, examples.
 
-`questions.of_command` reads the input of each. This module is loaded at start-up and holds data
-only.
+`questions.of_command` reads the input of each. This module is loaded at start-up and contains only
+data.
 """
 
 from __future__ import annotations

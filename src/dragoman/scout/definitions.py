@@ -1,8 +1,8 @@
 r"""Which name a line of code defines, and as what: the rules of the languages, applied to one line.
 
 It sees no other line, so text in a multi-line string that looks like a definition counts as one.
-Patterns are read from left to right without ambiguous repetition, and only the beginning of a line
-is looked at, so that no line takes long. Pure: `symbols` and `rank` gather definitions.
+Patterns match from left to right without ambiguous repetition, and only on the start of a line, so
+that no line takes long. Pure: `symbols` and `rank` collect definitions.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ TRUE: Final = 0
 VALUE: Final = 1
 """A constant, a property, a declaration."""
 LOCAL: Final = 2
-"""A field, a parameter, something that is assigned somewhere."""
+"""A field, a parameter, or an assignment."""
 
 MAX_LOOKED_AT: Final = 400
-"""Characters of a line in which a definition is looked for."""
+"""Characters of a line searched for a definition."""
 
 
 class DefinitionMark(NamedTuple):
@@ -35,7 +35,7 @@ class DefinitionMark(NamedTuple):
 _SHORTHAND: Final = {
     # Annotations and modifiers such as `public static` or `pub(crate)`.
     "<words>": r"\s*(?:@[\w.]+(?:\([^)]*\))?\s+)*(?:[a-z]+(?:\([^)]*\)|\[\w+\])?\s+)*?",
-    # A type and what belongs to it, as it stands before a name in C and its descendants.
+    # A type with its qualifiers, before a name in C and its descendants.
     "<typed>": r"(?!\s*(?:return|new|throw|else|case|assert|await|yield|in|is|as|not|and|or|delete"
     r"|typeof|goto|import|package|using|if|while|for|switch|sizeof|do|echo|print|from|export|raise"
     r"|static_assert|co_return|co_await|friend)\b|\s*(?:struct|class|union|enum)\s+\w+\s*;)"
@@ -142,8 +142,8 @@ _RULES: Final = {
 """,
     "prose": "",
 }
-"""By family of languages: rank, kind and pattern of each rule; `+` continues the line above. The
-first that fits counts."""
+"""By language family: rank, kind and pattern of each rule; `+` continues the previous line. The
+first match counts."""
 
 _NAMES: Final = {
     "javascript": r"[\w$]+", "keywords": r"\w+[?!]?", "css": r"[\w-]+", "keys": r"[\w-]+",
@@ -156,7 +156,7 @@ _COMMAND: Final = re.compile(r".*(?:[;|&({`!]|\b(?:then|do|else|if|while|until))
 
 @functools.cache
 def _rules(family: str) -> tuple[re.Pattern[str], list[tuple[int, str]]]:
-    """All rules of a family as one expression; the group that took part is the rule's number."""
+    """All rules of a family as one expression; the matching group is the rule's number."""
     rows = _RULES[family].replace("\n+ ", "").split("\n")
     rules = [row.split(" ", 2) for row in rows if row]
     text = "|".join(f"(?:{rule[2].replace('<name>', f'<r{n}>')})" for n, rule in enumerate(rules))
@@ -168,7 +168,7 @@ def _rules(family: str) -> tuple[re.Pattern[str], list[tuple[int, str]]]:
 
 
 def is_comment(line: str, language: Language) -> bool:
-    """Whether the line is nothing but a comment."""
+    """Whether the line is only a comment."""
     return line.lstrip().startswith(language.comments) if language.comments else False
 
 
@@ -183,9 +183,9 @@ def defined_in(line: str, language: Language) -> DefinitionMark | None:
 
 @functools.lru_cache(maxsize=256)
 def name_pattern(name: str, family: str) -> re.Pattern[str]:
-    """Finds a name, and no longer name that it is a part of."""
+    """Matches a name, but not inside a longer name."""
     more = {"javascript": r"\w$"}.get(family, r"\w-" if "-" in _NAMES.get(family, "") else r"\w")
-    # A name that ends with a sign of its own, as Ruby's do, may be followed by anything.
+    # A name that ends with a special character, as in Ruby, may be followed by anything.
     behind = rf"(?![{more}])" if re.match(r"[\w$]", name[-1]) else ""
     return re.compile(rf"(?<![{more}]){re.escape(name)}{behind}")
 

@@ -18,13 +18,13 @@ from dragoman.rpc.tasks import check
 from dragoman.scout.hits import clean
 
 MAX_LINES: Final = 400
-"""Lines of a file that are shown at once: some screens full. The answer says how to see more."""
+"""Maximum lines of a file shown at once: a few screens. The answer says how to see more."""
 
 MAX_LINE_SIZE: Final = 2000
-"""Characters of a line that are shown."""
+"""Maximum characters of a line shown."""
 
 MAX_READ_SIZE: Final = 16 * 1024 * 1024
-"""Bytes of a file that are read: lines behind them are not shown."""
+"""Maximum bytes read of a file: later lines are not shown."""
 
 CHUNK_SIZE: Final = 1024 * 1024
 BINARY_SIZE: Final = 8 * 1024
@@ -34,11 +34,11 @@ class FilePart(NamedTuple):
     """Some lines of a file."""
 
     path: str
-    """From the root on."""
+    """Relative to the root."""
     first: int
     lines: list[str]
     total: int
-    """How many lines the file has, as far as it was read."""
+    """The number of lines in the part of the file that was read."""
 
     @property
     def last(self) -> int:
@@ -54,20 +54,20 @@ class FileReader:
         """Its real path."""
 
     def locate(self, path: str) -> str:
-        """A path that was written, absolute or from the root on, as an absolute one."""
+        """A path from a question, absolute or relative to the root, as an absolute path."""
         return os.path.join(self.root, os.path.expanduser(path) if path[:1] == "~" else path)
 
     def relative(self, real: Path) -> str:
-        """A real path from the root on, with slashes between the names."""
+        """A real path relative to the root, with slashes."""
         return "" if str(real) == self.root else real.relative_to(self.root).as_posix()
 
     def folder(self, path: str) -> str:
-        """The folder that a path means, from the root on. Raises what `Workspace` raises."""
-        # Whether a name is written as one of a folder makes no difference here.
+        """The directory a path means, relative to the root. Raises what `Workspace` raises."""
+        # A trailing slash makes no difference here.
         return self.relative(self._workspace.resolve_folder(self.locate(path.rstrip("/") or path)))
 
     def file(self, path: str) -> str:
-        """The file that a path means, from the root on."""
+        """The file a path means, relative to the root."""
         return self.relative(self._workspace.resolve_for_read(self.locate(path)))
 
     def part(
@@ -77,12 +77,12 @@ class FileReader:
         lines = self._raw_lines(path, stop)
         start = max(first or 1, 1)
         wanted = MAX_LINES if last is None else max(0, min(last - start + 1, MAX_LINES))
-        # Only what is shown is decoded: a file of many lines is read in no time.
+        # Only the shown part is decoded: a file with many lines is read quickly.
         shown = [_shown(line) for line in lines[start - 1 : start - 1 + wanted]]
         return FilePart(self.file(path), start, shown, len(lines))
 
     def all_lines(self, path: str, stop: threading.Event, limit: int = 20_000) -> list[str]:
-        """The lines of a file as far as they are of use for judging it."""
+        """The lines of a file, up to what is useful for ranking it."""
         return [_shown(line) for line in self._raw_lines(path, stop)[:limit]]
 
     def _raw_lines(self, path: str, stop: threading.Event) -> list[bytes]:
@@ -97,7 +97,7 @@ class FileReader:
                 if not chunk:
                     break
                 if not data and b"\0" in chunk[:BINARY_SIZE]:
-                    raise NotText(path, "it has NUL bytes in it")
+                    raise NotText(path, "it contains NUL bytes")
                 data += chunk
         lines = bytes(data).split(b"\n")
         return lines if lines[-1] else lines[:-1]

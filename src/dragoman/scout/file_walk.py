@@ -18,29 +18,29 @@ from dragoman.scout import languages
 from dragoman.scout.gitignore import SKIPPED, IgnoreFile
 
 MAX_FILES: Final = 1_000_000
-"""Files that are looked at. Ten times the largest repositories; without a bound the root of a
-machine would be walked to its end."""
+"""Maximum files. Ten times the largest repositories; without a limit the root of a machine
+would be walked to its end."""
 
 MAX_IGNORE_SIZE: Final = 256 * 1024
-"""Bytes of a .gitignore that are read."""
+"""Maximum bytes read of a .gitignore."""
 
 KERNEL_FOLDERS: Final = ("proc", "sys", "dev") if os.name == "posix" else ()
-"""Folders of "/" whose files are no files: reading one of them may never end."""
+"""Directories of "/" without ordinary files: reading one of them may never end."""
 
 MAX_FILE_SIZE: Final = 32 * 1024 * 1024
-"""Bytes of a file beyond which it is not searched: no source code is that large."""
+"""Maximum size in bytes of a searched file: no source code is larger."""
 
 READ_SIZE: Final = 64 * 1024
-"""What is read at first. Nearly every source file fits, and a larger buffer is slower: it is
-fetched from the operating system for each file anew (measured: five times as long)."""
+"""Size of the first read. Nearly every source file fits, and a larger buffer is slower: it is
+allocated from the operating system for each file (measured: five times as long)."""
 
 BINARY_SIZE: Final = 8 * 1024
-"""How far into a file a NUL byte is looked for, which no text has."""
+"""How far into a file to look for a NUL byte, which no text has."""
 
 _FLAGS: Final = (
     os.O_RDONLY
     | getattr(os, "O_NOFOLLOW", 0)
-    # Should a FIFO or a device have taken the place of the file, opening it returns at once.
+    # If a FIFO or a device has replaced the file, opening it returns at once.
     | getattr(os, "O_NONBLOCK", 0)
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
@@ -51,17 +51,17 @@ Scope = tuple[str, IgnoreFile]
 
 @dataclass(slots=True)
 class Walk:
-    """The files of a folder. `files` walks; afterwards the numbers are right."""
+    """The files of a directory. The counts are valid once `files` has finished."""
 
     root: str
     under: str = ""
-    """The folder to walk, from the root on, without a slash at its end."""
+    """The directory to walk, relative to the root, without a trailing slash."""
     unreadable: int = field(default=0, init=False)
     cut: bool = field(default=False, init=False)
-    """Whether there are more files than are looked at."""
+    """Whether there are more files than the limit."""
 
     def files(self, stop: threading.Event) -> Iterator[str]:
-        """The paths of all ordinary files, from the root on, with slashes between names."""
+        """The paths of all ordinary files, relative to the root, with slashes."""
         seen = 0
         for _, names in self._folders(stop):
             yield from names
@@ -71,7 +71,7 @@ class Walk:
                 return
 
     def _folders(self, stop: threading.Event) -> Iterator[tuple[str, list[str]]]:
-        """Each folder with the paths of its files."""
+        """Each directory with the paths of its files."""
         scopes = self._scopes_above()
         waiting: list[tuple[str, tuple[Scope, ...]]] = [(self.under, scopes)]
         while waiting:
@@ -108,7 +108,7 @@ class Walk:
             waiting.extend((path, scopes) for path in inner)
 
     def _scopes_above(self) -> tuple[Scope, ...]:
-        """What the folders between the root and where the walk begins keep out."""
+        """The ignore rules of the directories between the root and the start of the walk."""
         scopes: tuple[Scope, ...] = ()
         names = self.under.split("/") if self.under else []
         for depth in range(len(names)):
@@ -133,7 +133,7 @@ class Walk:
 
 
 def _ignored(scopes: tuple[Scope, ...], path: str, name: str, *, is_folder: bool) -> bool:
-    """Whether a path is kept out; the file nearest to it has the first word."""
+    """Whether a path is ignored; the nearest ignore file decides first."""
     for prefix, ignored in reversed(scopes):
         decided = ignored.decide(path[len(prefix) :], name, is_folder=is_folder)
         if decided is not None:
@@ -142,7 +142,7 @@ def _ignored(scopes: tuple[Scope, ...], path: str, name: str, *, is_folder: bool
 
 
 def read_text(root: str, path: str) -> bytes:
-    """A whole text file; nothing if it is not text. Never follows a link and never waits."""
+    """A whole text file; empty if it is not text. Never follows a link and never waits."""
     if path.rpartition(".")[2] in languages.BINARY_ENDINGS:
         return b""
     fd = os.open(os.path.join(root, path), _FLAGS)
@@ -157,7 +157,7 @@ def read_text(root: str, path: str) -> bytes:
             return b""
         if info.st_size > MAX_FILE_SIZE:
             raise OSError(f"more than {MAX_FILE_SIZE} bytes")
-        # Read and not mapped: a file that shrinks while it is mapped kills the process.
+        # Read, not mapped: a file that shrinks while it is mapped kills the process.
         chunks = [data]
         while data and sum(map(len, chunks)) <= MAX_FILE_SIZE:
             data = os.read(fd, 1024 * 1024)

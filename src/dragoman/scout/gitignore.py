@@ -10,7 +10,7 @@ import re
 from typing import Final, NamedTuple
 
 MAX_LINES: Final = 5000
-"""Lines of one file that are read: more than any real one has, little enough to stay fast."""
+"""Maximum lines read of one file: more than any real one has, few enough to stay fast."""
 
 SKIPPED: Final = frozenset(
     {
@@ -19,8 +19,8 @@ SKIPPED: Final = frozenset(
         ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".gradle", ".terraform",
     }
 )  # fmt: skip
-"""Folders that are never entered: they hold histories, caches and other people's code, and a
-repository without a .gitignore has them too."""
+"""Directories that are never entered: they contain histories, caches and third-party code, and
+exist even in a repository without a .gitignore."""
 
 
 class _Line(NamedTuple):
@@ -31,7 +31,7 @@ class _Line(NamedTuple):
 
 
 class IgnoreFile:
-    """The lines of one file, for the names below its folder."""
+    """The rules of one file, for the names below its directory."""
 
     __slots__ = ("_any_name", "_any_path", "_lines")
 
@@ -40,7 +40,7 @@ class IgnoreFile:
             line for raw in text.splitlines()[:MAX_LINES] if (line := _parse(raw)) is not None
         ]
         self._lines.reverse()
-        # One look tells for nearly every name that no line fits.
+        # One match tells for nearly every name that no rule applies.
         self._any_name = _union([line.pattern for line in self._lines if line.by_name])
         self._any_path = _union([line.pattern for line in self._lines if not line.by_name])
 
@@ -48,7 +48,7 @@ class IgnoreFile:
         return bool(self._lines)
 
     def decide(self, path: str, name: str, *, is_folder: bool) -> bool | None:
-        """Whether a path (from the file's folder on) is kept out; None if no line says so."""
+        """Whether a path (relative to the file's directory) is ignored; None if no rule matches."""
         named = self._any_name is not None and self._any_name.fullmatch(name)
         placed = self._any_path is not None and self._any_path.fullmatch(path)
         if not named and not placed:
@@ -69,7 +69,7 @@ def _parse(raw: str) -> _Line | None:
     text = raw.rstrip("\r\n")
     if text.startswith("#") or len(text) > 1000:
         return None
-    # Spaces at the end do not count, unless one is escaped.
+    # Trailing spaces do not count, unless one is escaped.
     stripped = text.rstrip(" ")
     if stripped.endswith("\\") and stripped != text:
         stripped += " "
@@ -88,13 +88,13 @@ def _parse(raw: str) -> _Line | None:
     try:
         return _Line(keeps_out, folders_only, by_name, re.compile(f"(?:{translate(text)})"))
     except re.error:
-        # A set such as [z-a], which git does not take for a pattern either.
+        # A set such as [z-a], which is not a pattern for git either.
         return None
 
 
 def translate(glob: str) -> str:
-    """A pattern of git's as a regular expression for a whole path."""
-    # Stars in a row mean the same as one, or two; left alone they would make matching slow.
+    """A git pattern as a regular expression for a whole path."""
+    # Repeated stars mean the same as one or two; kept as they are, they would make matching slow.
     glob = re.sub(r"\*{3,}", "**", glob)
     out: list[str] = []
     at = 0

@@ -1,6 +1,5 @@
-"""A line of a file that was found, made fit to be shown: decoded, cut to a window around what was
-found, without control characters.
-"""
+"""A found line of a file, prepared for display: decoded, cut to a window around the match,
+without control characters."""
 
 from __future__ import annotations
 
@@ -10,32 +9,32 @@ from typing import Final, NamedTuple
 
 MAX_BEFORE: Final = 400
 MAX_AFTER: Final = 600
-"""Bytes of a line that are kept before and behind what was found. Lines that people write are
-shorter; those of minified files have megabytes."""
+"""Bytes of a line kept before and after the match. Lines written by people are shorter; those
+of minified files have megabytes."""
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-"""What does things to terminals, or cannot be sent at all."""
+"""Characters that affect terminals, or cannot be sent at all."""
 
 
 class Hit(NamedTuple):
     """One line of one file."""
 
     path: str
-    """From the root on, with slashes; bytes that are not text as Python's surrogates."""
+    """Relative to the root, with slashes; bytes that are not text as Python's surrogates."""
     line: int
     text: str
 
 
 def window(line: bytes, at: int) -> str:
-    """The text of a line around a place in it."""
+    """The text of a line around a position."""
     start = max(0, at - MAX_BEFORE)
     text = line[start : at + MAX_AFTER].decode("utf-8", "replace").rstrip("\r\n")
-    # Something stands before it: it must not be taken for the beginning of a line.
+    # There is text before it: it must not look like the start of a line.
     return clean(("… " if start else "") + text)
 
 
 def clean(text: str) -> str:
-    """A text without what would do something to a terminal."""
+    """A text without characters that affect a terminal."""
     return _CONTROLS.sub("\ufffd", text)
 
 

@@ -1,7 +1,7 @@
 """Which language a file is written in, by its name.
 
-Table of languages: what they are called, by which names their files are known, and how a comment
-begins. What a definition looks like in each is in `definitions`.
+A table of languages: their names, their file names and endings, and how a comment begins.
+`definitions` has the form of a definition in each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Language(NamedTuple):
     family: str
     endings: tuple[str, ...]
     comments: tuple[str, ...] = ()
-    """What a line begins with that is a comment and nothing else."""
+    """Prefixes of a line that is only a comment."""
     is_code: bool = True
 
 
@@ -67,7 +67,7 @@ Markdown|prose|md markdown mdx||data
 reStructuredText|prose|rst||data
 Text|prose|txt text||data
 """
-"""Name, family, endings of files (behind `=` whole names), signs of comments, data or not."""
+"""Name, family, file endings (whole names after `=`), comment prefixes, data or not."""
 
 
 def _read(row: str) -> Language:
@@ -85,11 +85,11 @@ BINARY_ENDINGS: Final = frozenset(
     "mp3 mp4 nib o obj ogg otf pack pdf png pyc pyd pyo rar rlib so sqlite tar tgz tif tiff ttf "
     "wasm wav webm webp whl woff woff2 xlsx xz zip zst".split()
 )
-"""Endings of files that are never text: they are not even opened."""
+"""Endings of files that are never text: they are not opened."""
 
 
 def of_path(path: str) -> Language:
-    """The language of a file; `OTHER` if its name does not tell."""
+    """The language of a file; `OTHER` if its name does not show it."""
     name = path.rpartition("/")[2]
     if name.startswith(("Dockerfile.", "Makefile.")):
         name = name.partition(".")[0]

@@ -1,7 +1,6 @@
-"""Answers as Markdown: places, code, lists, and the plural of things.
+"""Answers as Markdown: places, code, lists and plurals.
 
-Owns how scout writes: a place is `path:line` in a code span, code stands in a fence that nothing in
-it can close. It is pure and knows no question.
+A place is `path:line` in a code span; code is in a fence that nothing in it can close. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dragoman.scout.hits import Hit, clean, shown_path
 from dragoman.scout.languages import Language
 
 MAX_SHOWN: Final = 160
-"""Characters of a line that are shown in a list."""
+"""Maximum characters of a line in a list."""
 
 _FENCES: Final = {
     "C++": "cpp", "C#": "csharp", "Objective-C": "objc", "Shell": "sh", "Make": "make",
@@ -24,7 +23,7 @@ _FENCES: Final = {
 
 
 def code(text: str) -> str:
-    """A code span, whatever is in the text."""
+    """A code span for any text."""
     shown = clean(text.replace("\n", " "))
     runs = [len(run) for run in re.findall("`+", shown)]
     ticks = "`" * (max(runs, default=0) + 1)
@@ -33,7 +32,7 @@ def code(text: str) -> str:
 
 
 def place(path: str, line: int | None = None) -> str:
-    """Where something is."""
+    """A path, and a line, as a code span."""
     shown = shown_path(path)
     return code(shown if line is None else f"{shown}:{line}")
 
@@ -48,14 +47,14 @@ def fence(lines: Sequence[str], language: Language | None = None) -> str:
 
 
 def bullet(hit: Hit, note: str = "") -> str:
-    """A hit as an item of a list."""
+    """A hit as a list item."""
     text = clip(hit.text.strip())
     parts = [place(hit.path, hit.line), *([note] if note else []), *([code(text)] if text else [])]
     return "- " + " ".join(parts)
 
 
 def clip(text: str, size: int = MAX_SHOWN) -> str:
-    """A text that is not too long to be read."""
+    """A text, shortened if it is too long."""
     return text if len(text) <= size else f"{text[: size - 1].rstrip()}…"
 
 
@@ -71,6 +70,6 @@ def paragraphs(*parts: str | Iterable[str]) -> str:
 
 
 def listed(lines: Sequence[str], total: int) -> list[str]:
-    """Items of a list, and how many more there are."""
+    """The items of a list, and how many more there are."""
     more = total - len(lines)
     return [*lines, f"- … and {more:,} more"] if more > 0 else list(lines)

@@ -1,7 +1,7 @@
-"""A repository at a glance: its files by name, its folders and languages, its entry points.
+"""A repository at a glance: its files by name, its directories and languages, its entry points.
 
-Takes what the names of files and a few well-known files say. Blocking: call it in a thread.
-`answers.folders` says what was found.
+Uses the names of files and a few well-known files. Blocking: call it in a thread. `answers.folders`
+presents the result.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from dragoman.scout.hits import Hit
 from dragoman.scout.symbols import is_test
 
 MAX_MAINS: Final = 60
-"""Files that are taken for programs by their names."""
+"""File names that suggest a program."""
 
 MANIFESTS: Final = ("pyproject.toml", "package.json", "Cargo.toml", "Makefile")
-"""Files that name programs."""
+"""Files that list programs."""
 
 _MAINS: Final = re.compile(
     r"(?:^|/)(?:__main__\.py|main\.\w+|Main\.(?:java|kt|scala|cs|hs)|Program\.cs|manage\.py|app\.py"
@@ -35,22 +35,22 @@ _README: Final = re.compile(r"readme(?:\.(?:md|rst|txt|markdown|org|adoc))?", re
 
 @dataclass(slots=True)
 class Survey:
-    """What a walk saw."""
+    """The result of a walk."""
 
     files: int = 0
     complete: bool = True
     languages: Counter[str] = field(default_factory=Counter)
     top: Counter[str] = field(default_factory=Counter)
-    """Files below each folder of the first level; files themselves count as one."""
+    """Number of files below each top-level directory; a top-level file counts as one."""
     tests: Counter[str] = field(default_factory=Counter)
-    """Test files by the outermost folder that is called after tests, else by their own."""
+    """Test files by the outermost directory named after tests, else by their own."""
     mains: list[str] = field(default_factory=list)
     manifests: list[str] = field(default_factory=list)
     readme: str = ""
 
 
 def survey(root: str, under: str, stop: threading.Event) -> Survey:
-    """Look at all names below a folder."""
+    """Examine all names below a directory."""
     walk = Walk(root, under)
     seen = Survey()
     for path in walk.files(stop):
@@ -69,13 +69,14 @@ def survey(root: str, under: str, stop: threading.Event) -> Survey:
             seen.mains.append(path)
     seen.complete = not walk.unreadable and not walk.cut
     seen.manifests.sort(key=lambda path: MANIFESTS.index(path.rpartition("/")[2]))
-    # The outermost first: `src/main.rs` says more than a file of that name deep below.
+    # The outermost first: `src/main.rs` is more relevant than a file of that name deep below.
     seen.mains.sort(key=lambda path: (path.count("/"), path))
     return seen
 
 
 def find_files(root: str, name: str, stop: threading.Event) -> list[str]:
-    """The files of a name, with its ending or without, and the last folders if it has some."""
+    """The files with a name, with or without its ending, and with its last directories if it
+    has some."""
     wanted = f"/{name.lower().removeprefix('./')}"
     found = [(f"/{path.lower()}", path) for path in Walk(root).files(stop)]
     exact = [path for lower, path in found if lower.endswith(wanted)]
@@ -83,7 +84,7 @@ def find_files(root: str, name: str, stop: threading.Event) -> list[str]:
 
 
 def entry_points(root: str, seen: Survey) -> list[tuple[Hit, str]]:
-    """Where programs begin: what manifests name, then files that are called so."""
+    """The entry points: those in manifests, then files with such names."""
     found: list[tuple[Hit, str]] = []
     for path in seen.manifests:
         try:
@@ -99,7 +100,7 @@ def entry_points(root: str, seen: Survey) -> list[tuple[Hit, str]]:
 
 
 def _named(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """What a manifest names as programs: a text of the line that does so, and a note."""
+    """The programs in a manifest: a text from the line of each, and a note."""
     if name == "Makefile":
         for target in re.findall(r"^([A-Za-z][\w-]*)\s*:(?!=)", text, re.MULTILINE)[:15]:
             yield f"{target}:", f"make target `{target}`"

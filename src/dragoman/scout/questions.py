@@ -1,8 +1,8 @@
 """What a question or a slash command asks for, as values.
 
 A question is read as a bag of words, not as a sentence: a few words such as "defined", "used",
-"TODO" or "entry points" choose an intent if hardly anything else is said. Every other question is
-an intent, too: search for its words (`BestPlaces`). Pure: `answers` finds out.
+"TODO" or "entry points" choose an intent if it says hardly anything else. Every other question is
+an intent too: search for its words (`BestPlaces`). Pure: `answers` finds the answer.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from dragoman.scout import languages
 from dragoman.scout.terms import STOP_WORDS
 
 MAX_QUESTION_SIZE: Final = 400
-"""Characters of a question. A longer text is a task for a model."""
+"""Maximum characters of a question. A longer text is a task for a model."""
 
 WORK: Final = "It asks for work, and I change nothing."
 HISTORY: Final = "What changed is in the history, and I do not ask git."
 
 TAGS: Final = ("TODO", "FIXME", "XXX", "HACK", "BUG")
-"""The words that mark what is left to do."""
+"""The marks that count as left to do."""
 
 
 class BestPlaces(Struct, frozen=True):
@@ -32,7 +32,7 @@ class BestPlaces(Struct, frozen=True):
 
     text: str
     why_not: str = ""
-    """Why places are of help, but not an answer: it asks for work, or for the history."""
+    """Why places help but are not an answer: the question asks for work, or for the history."""
 
 
 class Definition(Struct, frozen=True):
@@ -44,7 +44,7 @@ class Definition(Struct, frozen=True):
 
 
 class Uses(Struct, frozen=True):
-    """Where a name is used, its definition left out."""
+    """Where a name is used, without its definition."""
 
     symbol: str
     calls: bool = False
@@ -57,7 +57,7 @@ class FindText(Struct, frozen=True):
 
 
 class ReadPath(Struct, frozen=True):
-    """A file, some lines of it, or a folder."""
+    """A file, some lines of it, or a directory."""
 
     path: str
     first: int | None = None
@@ -65,14 +65,14 @@ class ReadPath(Struct, frozen=True):
 
 
 class Layout(Struct, frozen=True):
-    """What there is: folders, languages, entry points, tests; or the entry points alone."""
+    """The contents: directories, languages, entry points, tests; or only the entry points."""
 
     path: str = ""
     entry_points: bool = False
 
 
 class Todos(Struct, frozen=True):
-    """What is marked as left to do."""
+    """TODO and similar marks."""
 
     tags: tuple[str, ...] = TAGS
     words: str = ""
@@ -165,20 +165,20 @@ _PRONOUNS: Final = ("it", "that", "this")
 
 
 def is_pronoun(word: str) -> bool:
-    """Whether a word means what was spoken of before."""
+    """Whether a word refers to the previous subject."""
     return word.lower() in _PRONOUNS
 
 
 def looks_like_path(word: str) -> bool:
-    """Whether a word names a file or a folder rather than something in one."""
+    """Whether a word names a file or a directory rather than something inside one."""
     known = languages.of_path(_RANGE.sub(r"\g<path>", word)) is not languages.OTHER
     usual = word.lower() in ("readme", "license", "changelog", ".gitignore", "..")
-    # `os.path.join` and `Session.go` read like names too; only what files are really called counts.
+    # `os.path.join` and `Session.go` look like file names too; only real file endings count.
     return "/" in word or "*" in word or usual or (known and word.count(".") <= 2)
 
 
 def understand(text: str, mentions: Sequence[str] = ()) -> Intent:
-    """What a question asks for. `mentions` are files that were handed over with it."""
+    """The intent of a question. `mentions` are the files attached to it."""
     text = " ".join(text.split())
     if len(text) > MAX_QUESTION_SIZE:
         return BestPlaces(text[:MAX_QUESTION_SIZE], WORK)
@@ -277,13 +277,13 @@ def _asks_name(text: str, content: Sequence[str], said: Sequence[str]) -> Intent
 
 
 def _name(words: str) -> str:
-    """The one name that some words are; empty if they are not a name."""
+    """The one name in some words; empty if they are not a name."""
     name = words.strip(_QUOTES).removesuffix("()").rstrip(".,;:")
     return name if _NAME.fullmatch(name) and len(name) <= 200 else ""
 
 
 def of_command(name: str, words: str) -> Intent | None:
-    """What a command asks for; None if its input is not one."""
+    """The intent of a command; None if its input is invalid."""
     plain = words.strip(_QUOTES)
     symbol = _name(words)
     made: dict[str, Intent | None] = {
@@ -302,7 +302,7 @@ def of_command(name: str, words: str) -> Intent | None:
 
 
 def of_read(words: str) -> ReadPath:
-    """A path and the lines that are named behind it: ``a.py:10-20``, ``a.py#L10``, ``a.py 10``."""
+    """A path and the lines named after it: ``a.py:10-20``, ``a.py#L10``, ``a.py 10``."""
     path = words.strip(_QUOTES)
     found = _RANGE.fullmatch(path)
     if found is None:
@@ -312,7 +312,7 @@ def of_read(words: str) -> ReadPath:
 
 
 def of_todo(words: str) -> Todos:
-    """Marks, a folder, and words that the lines must have."""
+    """Marks, a directory, and words that the lines must contain."""
     found = re.search(r"(?:^|\s)in (\S+)", words)
     rest = (words.replace(found[0], "", 1) if found else words).split()
     tags = tuple(word for word in rest if word in TAGS)

@@ -1,10 +1,10 @@
 """Rank the files of a repository for the terms of a question, and say why.
 
-Two steps, both deterministic. `shortlist` takes every file by its path and by how often each term
-stands in it. `judge` reads the lines of one file and finds its best place. Rare terms weigh more.
-A term in a file's name weighs most, then in the name of a definition, then in the first lines,
-then in the text; terms close together weigh more. Tests, generated files, documents and data come
-later. Pure: `answers.best_places` reads the files.
+Two steps, both deterministic. `shortlist` scores every file by its path and by how often each term
+occurs in it. `judge` reads the lines of one file and finds its best place. Rare terms weigh more. A
+term in a file's name weighs most, then in the name of a definition, then in the first lines, then
+in the text; terms close together weigh more. Tests, generated files, documents and data rank lower.
+Pure: `answers.best_places` reads the files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dragoman.scout.symbols import is_generated, is_test
 from dragoman.scout.terms import matches, split_words, text_pattern
 
 SHORTLIST_SIZE: Final = 120
-"""Files whose lines are read."""
+"""Maximum files whose lines are read."""
 
 IN_NAME: Final = 4.0
 IN_FOLDERS: Final = 1.0
@@ -30,22 +30,22 @@ IN_DEFINITION: Final = (2.0, 1.2, 0.5)
 IN_HEAD: Final = 1.5
 IN_TEXT: Final = 1.0
 CLOSE: Final = 1.0
-"""What speaks for a file, each multiplied by the weight of the term."""
+"""The criteria for a file, each multiplied by the weight of the term."""
 
 HEAD_LINES: Final = 10
-"""First lines of a file, which usually say what it is for."""
+"""The first lines of a file, which usually describe it."""
 
 WINDOW: Final = 4
-"""Lines within which terms are close together."""
+"""Maximum distance in lines of terms that count as close together."""
 
 MANY: Final = 16
-"""Lines with a term beyond which more of them make no difference."""
+"""Maximum lines with a term that count."""
 
 _OF_TESTS: Final = {"test", "tests", "tested", "testing", "spec", "specs"}
 _OF_DOCUMENTS: Final = {"doc", "docs", "document", "documented", "documentation"}
 
 InPath: TypeAlias = dict[str, tuple[float, bool]]
-"""The terms in a path: how well each fits, and whether it stands in the file's own name."""
+"""The terms in a path: how well each matches, and whether it is in the file's own name."""
 
 
 class RankedPlace(NamedTuple):
@@ -61,7 +61,7 @@ class RankedPlace(NamedTuple):
 
 
 class Weights:
-    """How much each term counts, and which kinds of files are asked for."""
+    """The weight of each term, and which kinds of files the question is about."""
 
     def __init__(self, terms: Mapping[str, float], words: Iterable[str] = ()) -> None:
         self.terms = terms
@@ -74,7 +74,7 @@ class Weights:
         return sum(self.terms[term] for term in terms)
 
     def covered(self, terms: Iterable[str]) -> float:
-        """The share of the question that these terms are."""
+        """The share of these terms in the question."""
         return self.sum(terms) / self._total
 
     def kind(self, path: str) -> float:
@@ -99,7 +99,7 @@ def weigh(
 def path_terms(path: str, terms: Iterable[str]) -> InPath:
     """The terms in a path."""
     lower = path.lower()
-    # Most paths have none, which this tells at once: words that fit begin alike.
+    # Most paths have none, which this check shows at once: matching words share a prefix.
     terms = [term for term in terms if term[:4] in lower]
     if not terms:
         return {}
@@ -118,7 +118,7 @@ def path_terms(path: str, terms: Iterable[str]) -> InPath:
 
 
 def _path_score(path: str, found: InPath, weights: Weights) -> float:
-    # A name that says nothing else says more: `framing.py` before `framing_of_the_other_kind.py`.
+    # A shorter name is more specific: `framing.py` before `framing_of_the_other_kind.py`.
     hits = sum(own for _, own in found.values())
     words = len(split_words(path.rpartition("/")[2].partition(".")[0])) if hits else 1
     in_name = IN_NAME * (0.6 + 0.4 * hits / max(words, hits, 1))
@@ -138,14 +138,14 @@ def _text_score(counts: Mapping[str, int], weights: Weights) -> float:
 def shortlist(
     paths: Iterable[str], counts: Mapping[str, Mapping[str, int]], weights: Weights
 ) -> list[str]:
-    """The files that are worth reading, by their paths and by how often terms stand in them."""
+    """The files worth reading, by their paths and by how often terms occur in them."""
     scored: list[tuple[float, str]] = []
     for path in paths:
         inside, found = counts.get(path, {}), path_terms(path, weights.terms)
         if found or inside:
             score = _path_score(path, found, weights) + _text_score(inside, weights)
             scored.append((-score * weights.covered({*found, *inside}), path))
-    # What kind of file it is takes longer to tell, so only the better ones are asked.
+    # The kind of a file takes longer to find, so only the better ones are examined.
     better = heapq.nsmallest(10 * SHORTLIST_SIZE, scored)
     best = sorted((score * weights.kind(path), path) for score, path in better)
     return [path for _, path in best[:SHORTLIST_SIZE]]
@@ -192,7 +192,7 @@ def judge(
 def _best_definition(
     path: str, lines: Sequence[str], on_line: Mapping[int, set[str]], weights: Weights
 ) -> tuple[float, int, DefinitionMark | None]:
-    """The definition whose name fits best: its score, its line, what it is."""
+    """The best matching definition: its score, its line, and what it is."""
     language = languages.of_path(path)
     best: tuple[float, int, DefinitionMark | None] = (0.0, 0, None)
     for number, terms in on_line.items():
@@ -204,7 +204,7 @@ def _best_definition(
             weights.terms[term] * max((matches(term, word) for word in words), default=0.0)
             for term in terms
         )
-        # A short name that fits says more than a long one in which the term stands, too.
+        # A short matching name is more specific than a long one that contains the term.
         score = fits * IN_DEFINITION[mark.rank] * (0.7 + 0.3 / max(1, len(words)))
         if score > best[0]:
             best = score, number, mark
@@ -212,7 +212,7 @@ def _best_definition(
 
 
 def _nearest(on_line: Mapping[int, set[str]], weights: Weights) -> tuple[set[str], int]:
-    """The terms of the best few lines, and the line of them that has the most."""
+    """The terms of the best few lines, and the line among them that has the most."""
     best: tuple[float, set[str], int] = (0.0, set(), 0)
     for number in on_line:
         window = range(number, number + WINDOW)

@@ -1,8 +1,8 @@
 """Search all files of a directory, with ripgrep or, if it is missing, in Python.
 
-ripgrep only finds the files that have something; lines are found and counted here, so that both
-searches find the same. Python alone reads every text file once, in a thread. Reading dominates:
-50,000 small files take about half a second. What was found is judged by `symbols` and `rank`.
+ripgrep only finds the files with a match; lines are found and counted here, so that both searches
+find the same. Python alone reads every text file once, in a thread. Reading dominates: 50,000 small
+files take about half a second. `symbols` and `rank` evaluate the result.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from dragoman.scout.hits import Hit, window
 from dragoman.transports.process.query import run_program
 
 SEARCH_TIMEOUT: Final = 45.0
-"""Seconds after which a search ends with what it has found so far."""
+"""Seconds after which a search ends with its results so far."""
 
 MAX_LINES_PER_FILE: Final = 5000
-"""Lines that are taken of one file: a table of a million rows does not drown the rest."""
+"""Maximum lines from one file: a table of a million rows must not drown the rest."""
 
 MAX_COUNTED: Final = 20
-"""Lines of a file that are counted for one pattern: more make no difference to anyone."""
+"""Maximum lines of a file counted per pattern: more make no difference."""
 
 MAX_OUTPUT_SIZE: Final = 32 * 1024 * 1024
-"""Bytes of ripgrep's output: the paths of some 300,000 files."""
+"""Maximum bytes of ripgrep's output: the paths of some 300,000 files."""
 
 RIPGREP: Final = (
     "rg", "--files-with-matches", "--null", "--no-unicode", "--no-config", "--no-messages",
@@ -41,30 +41,30 @@ RIPGREP: Final = (
     "--max-filesize", str(MAX_FILE_SIZE),
     *(word for name in sorted(SKIPPED) for word in ("--glob", f"!{name}")),
 )  # fmt: skip
-"""The options make it look at the same files as `file_walk` does: .gitignore files of the
-workspace count, and nothing that lies outside of it."""
+"""The options make it search the same files as `file_walk`: .gitignore files of the workspace
+count, and none outside it."""
 
 
 @dataclass(slots=True)
 class Found:
-    """The files of a directory, and those that may have something."""
+    """The files of a directory, and those that may have a match."""
 
     files: list[str]
-    """All files; empty if they were not asked for and ripgrep did without."""
+    """All files; empty if they were not requested and ripgrep did not need them."""
     matching: list[str] = field(default_factory=list)
-    """Files to look into, in order: those that ripgrep found, or all."""
+    """Files to search, in order: those that ripgrep found, or all."""
     engine: str = "scout"
     unreadable: int = 0
     cut: bool = False
-    """Whether it ended early: there are too many files, or the time was up."""
+    """Whether it ended early: too many files, or the time was up."""
 
 
 async def find_files_with(
     root: str, pattern: str, under: str = "", *, list_all: bool = False
 ) -> Found:
-    """Find the files below a folder that fit a pattern, a regular expression without Unicode.
+    """Find the files below a directory that match a pattern, a regular expression without Unicode.
 
-    Only ripgrep reads the pattern. Without it all files are to be looked into.
+    Only ripgrep uses the pattern. Without it, all files must be searched.
     """
     walk = Walk(root, under)
     found = Found([])
@@ -78,8 +78,8 @@ async def find_files_with(
 
 
 async def _ask_ripgrep(root: str, pattern: str, under: str, found: Found) -> list[str] | None:
-    """The files that fit; None without ripgrep, or with one that does not know our options."""
-    # Above the workspace no ignore file counts. Below it, what stands above the folder does.
+    """The matching files; None without ripgrep, or with one that does not know our options."""
+    # Ignore files above the workspace do not count. Inside it, those above the directory do.
     above = () if under else ("--no-ignore-parent",)
     argv = [*RIPGREP, *above, "--regexp", pattern, "--", f"./{under}"]
     try:
@@ -96,14 +96,15 @@ async def _ask_ripgrep(root: str, pattern: str, under: str, found: Found) -> lis
 def count_lines(
     root: str, patterns: Mapping[str, str], found: Found, stop: threading.Event
 ) -> dict[str, dict[str, int]]:
-    """How many lines of each file fit each of some patterns; files without any are left out.
+    """How many lines of each file match each pattern; files without a match are left out.
 
-    The key of each pattern is a word that every line contains that fits, in capitals or not.
+    The key of each pattern is a word that every matching line contains, in any case.
     """
     compiled = [(word, compile_bytes(pattern)) for word, pattern in patterns.items()]
     counted: dict[str, dict[str, int]] = {}
     for path, data in _read_all(root, found, stop):
-        # Most files do not have a word, which a plain search tells much sooner than a pattern.
+        # Most files do not contain the word, and a plain search shows that much faster than a
+        # pattern.
         lower = data.lower()
         counts = {
             word: number
@@ -117,7 +118,7 @@ def count_lines(
 
 
 def lines_with(root: str, pattern: str, found: Found, stop: threading.Event) -> Iterator[Hit]:
-    """The lines that fit a pattern."""
+    """The lines that match a pattern."""
     compiled = compile_bytes(pattern)
     for path, data in _read_all(root, found, stop):
         for number, line, at in _lines(data, compiled):
@@ -130,7 +131,7 @@ def compile_bytes(pattern: str) -> re.Pattern[bytes]:
 
 
 def _read_all(root: str, found: Found, stop: threading.Event) -> Iterator[tuple[str, bytes]]:
-    """The files to look into, as long as there is time."""
+    """The files to search, while there is time."""
     give_up_at = time.monotonic() + SEARCH_TIMEOUT
     for number, path in enumerate(found.matching):
         if number % 256 == 0:
@@ -147,7 +148,7 @@ def _read_all(root: str, found: Found, stop: threading.Event) -> Iterator[tuple[
 
 
 def _lines(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[tuple[int, bytes, int]]:
-    """Each line that fits: its number, its bytes, where in it the pattern begins to fit."""
+    """Each matching line: its number, its bytes, and where the match begins."""
     number = 1
     start = counted = 0
     for _ in range(MAX_LINES_PER_FILE):

@@ -1,8 +1,8 @@
-"""The sessions that scout remembers, each in a file of its own.
+"""The sessions that scout remembers, one file each.
 
-Owns the folder (in the user's state folder, never in a workspace) and the form: lines of JSON, the
-first for the session, one more for each turn, written behind the others. A line that cannot be read
-is passed over: another process may be writing it. The oldest files go when there are many.
+Stored in the user's state directory, never in a workspace, as JSON lines: the first for the
+session, then one appended per turn. An unreadable line is skipped: another process may be writing
+it. The oldest files are removed when there are many.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ import msgspec
 from dragoman.client.folders import make_private
 
 MAX_SESSIONS: Final = 200
-"""Sessions that are kept."""
+"""Maximum sessions kept."""
 
 MAX_FILE_SIZE: Final = 4 * 1024 * 1024
-"""Bytes of one session: some hundred turns. Later ones are not remembered."""
+"""Maximum bytes of one session: some hundred turns. Later ones are not remembered."""
 
 MAX_ANSWER_SIZE: Final = 64 * 1024
-"""Characters of an answer that are kept."""
+"""Maximum characters kept of an answer."""
 
 PAGE_SIZE: Final = 50
-"""Sessions in one page of the list."""
+"""Sessions per page of the list."""
 
 VARIABLE: Final = "DRAGOMAN_STATE_HOME"
 
 _ID: Final = re.compile(r"[0-9a-f]{8,64}")
-"""What an id of ours looks like. Anything else is no name for a file."""
+"""The form of our ids. Anything else is not used as a file name."""
 
 
 class Head(msgspec.Struct):
@@ -51,7 +51,7 @@ class RememberedTurn(msgspec.Struct):
     answer: str
     answered: bool = True
     keep: bool = True
-    """Whether the answer is worth saving: what is said about saving is not."""
+    """Whether the answer is worth saving: replies about saving are not."""
 
 
 class Remembered(msgspec.Struct):
@@ -65,7 +65,7 @@ class Remembered(msgspec.Struct):
 
 
 def state_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Where sessions are kept; the variable is for all that dragoman keeps of this sort."""
+    """Where sessions are stored; the variable applies to all such data of dragoman."""
     environ = os.environ if environ is None else environ
     given = environ.get(VARIABLE)
     if given:
@@ -78,15 +78,15 @@ def state_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def title_of(question: str) -> str:
-    """What a session is called after its first question."""
+    """The title of a session, from its first question."""
     words = " ".join(question.split())
     return words if len(words) <= 80 else f"{words[:79]}…"
 
 
 class SessionFiles:
-    """The files of all sessions. It blocks; whoever cannot wait calls it in a thread.
+    """The files of all sessions. Blocking: call it in a thread if needed.
 
-    Nothing here raises because of the disk: a session that cannot be remembered goes on.
+    Nothing here raises because of the disk: a session that cannot be stored continues.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -99,7 +99,7 @@ class SessionFiles:
         return self._given
 
     def begin(self, session_id: str, cwd: str) -> bool:
-        """Remember a new session. False if that is not possible here."""
+        """Store a new session. False if that is not possible here."""
         try:
             make_private(self.folder)
         except OSError:
@@ -108,17 +108,17 @@ class SessionFiles:
         return self._append(session_id, Head(session_id, cwd), os.O_CREAT | os.O_EXCL)
 
     def add(self, session_id: str, entry: RememberedTurn) -> bool:
-        """Remember a turn."""
+        """Store a turn."""
         short = msgspec.structs.replace(entry, answer=entry.answer[:MAX_ANSWER_SIZE])
         return self._append(session_id, short, 0)
 
     def load(self, session_id: str) -> Remembered | None:
-        """A session with its turns; None if there is none of that id."""
+        """A session with its turns; None if there is none with that id."""
         path = self._path(session_id)
         return None if path is None else self._read(path)
 
     def listed(self, cwd: str | None = None) -> list[Remembered]:
-        """All sessions, or those of a folder, the latest first."""
+        """All sessions, or those of a directory, latest first."""
         found = [known for path in self._files() if (known := self._read(path)) is not None]
         if cwd is not None:
             wanted = os.path.normpath(cwd)
@@ -126,7 +126,7 @@ class SessionFiles:
         return sorted(found, key=lambda known: (-known.updated_at, known.id))
 
     def delete(self, session_id: str) -> None:
-        """Forget a session; one that is not known is no error."""
+        """Forget a session; an unknown one is not an error."""
         path = self._path(session_id)
         if path is not None:
             with contextlib.suppress(OSError):
@@ -153,7 +153,7 @@ class SessionFiles:
         try:
             if os.fstat(fd).st_size + len(data) > MAX_FILE_SIZE:
                 return False
-            # One call, so that the lines of two processes do not mix.
+            # One call, so that lines of two processes do not mix.
             return os.write(fd, data) == len(data)
         except OSError:
             return False
@@ -182,7 +182,7 @@ class SessionFiles:
         return Remembered(head.id, head.cwd, title, updated_at, entries)
 
     def _prune(self) -> None:
-        """Let the oldest go, so that there is room for one more."""
+        """Remove the oldest sessions to make room for one more."""
         files = self._files()
         if len(files) < MAX_SESSIONS:
             return
@@ -197,5 +197,5 @@ class SessionFiles:
 
 
 def timestamp(at: float) -> str:
-    """An instant as the protocol writes it."""
+    """A time in the format of the protocol."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))

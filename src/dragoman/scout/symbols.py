@@ -1,7 +1,7 @@
 """Sort the lines with a name into definitions, uses and calls while a search runs.
 
-Also what stands around a line, by indentation. What makes a line a definition is in `definitions`;
-`answers.names` says what was found.
+Also finds the context of a line, by indentation. `definitions` decides what is a definition;
+`answers.names` presents the result.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def is_test(path: str) -> bool:
 
 
 def is_generated(path: str) -> bool:
-    """Whether a file was made by a program or comes from elsewhere, by its name."""
+    """Whether a file is generated or third-party, by its name."""
     return _GENERATED.search(path) is not None
 
 
 def split_name(symbol: str) -> tuple[str, str]:
-    """A name and what it belongs to: ``Session.prompt`` is ``prompt`` of ``Session``."""
+    """A name and its owner: ``Session.prompt`` is ``prompt`` of ``Session``."""
     parts = [part for part in _SEPARATORS.split(symbol.strip("$@~.:#")) if part]
     if not parts:
         return symbol, ""
@@ -58,7 +58,7 @@ def split_name(symbol: str) -> tuple[str, str]:
 
 
 class Sightings:
-    """Takes lines as they are found, and sorts them."""
+    """Receives lines as they are found, and sorts them."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -67,7 +67,7 @@ class Sightings:
         self.calls: list[Hit] = []
 
     def __call__(self, hit: Hit) -> None:
-        """Take one line."""
+        """Add one line."""
         language = languages.of_path(hit.path)
         if name_pattern(self.name, language.family).search(hit.text) is None:
             return
@@ -83,19 +83,19 @@ class Sightings:
 
     @property
     def known(self) -> bool:
-        """Whether the name stands anywhere at all."""
+        """Whether the name occurs at all."""
         return bool(self.definitions or self.uses)
 
     def best(self) -> list[Defined]:
         """The definitions that answer the question, the likeliest first.
 
-        What is only assigned somewhere counts if there is nothing better.
+        Plain assignments count only if there is nothing better.
         """
         ranked = sorted(self.definitions, key=_order)
         return [each for each in ranked if each.mark.rank < LOCAL] or ranked
 
     def other_uses(self) -> list[Hit]:
-        """Uses without the lines that are shown as its definitions."""
+        """Uses, without the lines shown as its definitions."""
         shown = {(each.hit.path, each.hit.line) for each in self.best()}
         return in_order(hit for hit in self.uses if (hit.path, hit.line) not in shown)
 
@@ -109,7 +109,7 @@ def _order(defined: Defined) -> tuple[int, bool, bool, bool, bool, str, int]:
     path = defined.hit.path
     return (
         defined.mark.rank,
-        # A stub file announces what another file defines.
+        # A stub file only declares what another file defines.
         path.endswith((".pyi", ".d.ts")),
         is_generated(path),
         is_test(path),
@@ -121,7 +121,7 @@ def _order(defined: Defined) -> tuple[int, bool, bool, bool, bool, str, int]:
 
 
 def around(lines: Sequence[str], index: int, path: str) -> list[DefinitionMark]:
-    """The functions and types that a line stands in, from the inside out, by indentation."""
+    """The functions and types that contain a line, from the inside out, by indentation."""
     language = languages.of_path(path)
     found: list[DefinitionMark] = []
     indent = _indent(lines[index])
@@ -129,7 +129,7 @@ def around(lines: Sequence[str], index: int, path: str) -> list[DefinitionMark]:
         if indent == 0:
             break
         line = lines[at]
-        # A brace belongs to the line above it, which says whose it is.
+        # A brace belongs to the line above it, which names its owner.
         if not line.strip(" \t{}()[];,") or _indent(line) >= indent:
             continue
         indent = _indent(line)

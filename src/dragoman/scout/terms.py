@@ -12,7 +12,7 @@ import re
 from typing import Final
 
 MAX_TERMS: Final = 8
-"""Terms of one question. Each costs a pass over all files with ripgrep."""
+"""Maximum terms of one question. Each costs a pass over all files with ripgrep."""
 
 STOP_WORDS: Final = frozenset(
     "a about actually after all also am an and any anything anywhere are as at be been before "
@@ -25,7 +25,7 @@ STOP_WORDS: Final = frozenset(
     "those through to under until up us very want was way we were what when where which while who "
     "whose why will with within without would you your".split()
 )
-"""Words that say nothing about what is looked for."""
+"""Words that carry no meaning for a search."""
 
 VAGUE_WORDS: Final = frozenset(
     "called class declaration declare declared declares define defined "
@@ -33,7 +33,7 @@ VAGUE_WORDS: Final = frozenset(
     "implementation implemented implements locate logic made make makes method module place "
     "places project repo repository responsible source used uses using work works".split()
 )
-"""Words of questions about code. They count only in a question that has no others."""
+"""Words of questions about code. They count only in a question without others."""
 
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")
 _ENDINGS: Final = (
@@ -64,7 +64,7 @@ def stem(word: str) -> str:
 
 
 def terms_of(text: str) -> dict[str, str]:
-    """The terms of a question in its order, each with the word that it comes from."""
+    """The terms of a question in order, each with its original word."""
     found: dict[str, str] = {}
     vague: dict[str, str] = {}
     for word in re.findall(r"\w[\w'’]*", text):
@@ -77,9 +77,10 @@ def terms_of(text: str) -> dict[str, str]:
 
 
 def text_pattern(term: str) -> str:
-    """A regular expression for a term at the beginning of a word, which a capital may begin, too.
+    """A regular expression for a term at the start of a word, including one that starts with a
+    capital.
 
-    The letters come first: Python skips to a set of letters many times as fast as to a boundary.
+    The letters come first: Python skips to a set of letters many times faster than to a boundary.
     """
     if not term.isascii():
         return re.escape(term)
@@ -95,7 +96,7 @@ def literal_pattern(text: str) -> str:
 
 
 def matches(term: str, word: str) -> float:
-    """How well a word fits a term: 1 if it is a form of it, a half if one begins with the other."""
+    """How well a word matches a term: 1 if it is a form of it, 0.5 if one begins with the other."""
     if stem(word) == term:
         return 1.0
     begins = word.startswith(term) or (len(word) >= 4 and term.startswith(word))

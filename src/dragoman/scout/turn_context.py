@@ -24,29 +24,29 @@ from dragoman.scout.search import Found, find_files_with, lines_with
 T = TypeVar("T")
 
 MAX_LOCATIONS: Final = 50
-"""Places that a tool call names: an editor follows them one by one."""
+"""Maximum places in a tool call: an editor follows them one by one."""
 
 MAX_REPORTED: Final = 20
-"""Lines that a tool call shows."""
+"""Maximum lines shown in a tool call."""
 
 MAX_HITS: Final = 100_000
-"""Lines that are looked at in one search: about a second's work."""
+"""Maximum lines examined in one search: about a second's work."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoutAnswer:
-    """What is said at the end of a turn."""
+    """The answer at the end of a turn."""
 
     text: str
     answered: bool = True
     """Whether the question was answered. If not, the turn does not end as a success."""
     symbol: str = ""
     path: str = ""
-    """What it was about, for a question that says "it"."""
+    """The subject, for a question that says "it"."""
 
 
 class TurnContext:
-    """What an answer is worked out with."""
+    """What an answer needs to do its work."""
 
     def __init__(self, turn: Turn, reader: FileReader) -> None:
         self.turn = turn
@@ -58,12 +58,12 @@ class TurnContext:
     # -- the plan
 
     async def plan(self, *steps: str) -> None:
-        """Say what is going to be done; the first step begins."""
+        """Report the plan; the first step begins."""
         self._steps, self._done = steps, -1
         await self.step()
 
     async def step(self, *, last: bool = False) -> None:
-        """The step at hand is done, or all of them; the next one begins."""
+        """Mark the current step as done, or all of them; the next one begins."""
         if self._done >= len(self._steps):
             return
         self._done = len(self._steps) if last else self._done + 1
@@ -81,7 +81,7 @@ class TurnContext:
     async def tool(
         self, title: str, kind: str, name: str, raw_input: Any = None, path: str | None = None
     ) -> AsyncIterator[ToolCall]:
-        """Report a look at something."""
+        """Report a read as a tool call."""
         where = None if path is None else self._locations([Hit(path, 0, "")])
         async with self.turn.tool(
             title, kind=kind, name=name, raw_input=raw_input, locations=where
@@ -89,7 +89,7 @@ class TurnContext:
             yield call
 
     def _locations(self, hits: Sequence[Hit]) -> list[acp.ToolCallLocation]:
-        """Places as a client can open them: absolute, and lines from 1 on."""
+        """Places that a client can open: absolute paths, and lines counted from 1."""
         return [
             acp.ToolCallLocation(path=os.path.join(self.root, hit.path), line=hit.line or None)
             for hit in hits[:MAX_LOCATIONS]
@@ -97,7 +97,7 @@ class TurnContext:
         ]
 
     async def report(self, call: ToolCall, hits: Sequence[Hit], text: str, raw: Any = None) -> None:
-        """Say what a call found."""
+        """Report the result of a call."""
         lines = [bullet(hit) for hit in hits[:MAX_REPORTED]]
         if len(hits) > MAX_REPORTED:
             lines.append(f"… and {len(hits) - MAX_REPORTED:,} more")
@@ -109,15 +109,15 @@ class TurnContext:
         )
 
     async def report_search(self, call: ToolCall, hits: Sequence[Hit], found: Found) -> None:
-        """Say what a search found."""
+        """Report the result of a search."""
         text = f"{count(len(hits), 'place')} ({found.engine})"
         raw = {"engine": found.engine, "places": len(hits)}
         await self.report(call, hits, text, {**raw, "complete": not found.cut})
 
-    # -- looking
+    # -- searching
 
     async def in_thread(self, work: Callable[[threading.Event], T]) -> T:
-        """Do something that blocks, until it is done or the turn is cancelled."""
+        """Run a blocking function until it is done or the turn is cancelled."""
         return await in_thread(self.root, work)
 
     async def search(
@@ -128,7 +128,7 @@ class TurnContext:
         shown: Callable[[], Sequence[Hit]],
         under: str = "",
     ) -> Found:
-        """Hand over each line that fits a pattern; `shown` gives those that are worth showing."""
+        """Pass on each line that matches a pattern; `shown` returns those worth showing."""
         raw = {"terms": list(patterns), **({"folder": under} if under else {})}
         async with self.tool(title, "search", "search", raw, path=under) as call:
             any_of = "|".join(f"(?:{pattern})" for pattern in patterns.values())
@@ -147,7 +147,7 @@ class TurnContext:
 
 
 def reservations(found: Found) -> str:
-    """What a search may have missed, as a sentence; nothing if it was complete."""
+    """What a search may have missed, as a sentence; empty if it was complete."""
     reasons = []
     if found.cut:
         reasons.append("the search was ended early, so there may be more")

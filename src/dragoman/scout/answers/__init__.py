@@ -1,7 +1,7 @@
 """Answer a question: dispatch each intent to the module that handles it.
 
 `best_places` searches for the words of any question, `names` answers about symbols in code,
-`folders` about files and folders, `todos` lists what is left to do, `save` writes a file.
+`folders` about files and directories, `todos` lists TODO comments, `save` writes a file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dragoman.scout.turn_context import ScoutAnswer, TurnContext
 
 
 async def answer(context: TurnContext, intent: questions.Intent, last: str = "") -> ScoutAnswer:
-    """Find out what was asked for. `last` is the answer before this one, for saving it."""
+    """Answer an intent. `last` is the previous answer, for saving it."""
     try:
         return await _answer(context, intent, last)
     except ServiceError as error:

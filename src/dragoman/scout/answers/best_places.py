@@ -1,7 +1,7 @@
-"""Answer any question with the best places for its words, and say why each is one.
+"""Answer any question with the best places for its words, and say why each was chosen.
 
-`search` counts the words in all files, `rank` orders the files and picks the lines. It also names
-the nearest places for what could not be found.
+`search` counts the words in all files, `rank` orders the files and picks the lines. It also lists
+the nearest places if nothing was found.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_PLACES: Final = 8
 MAX_NEAREST: Final = 3
 
 FEW: Final = 1 / 3
-"""The share of a question's words of which more have to be found for an answer."""
+"""More than this share of a question's words must be found for an answer."""
 
 
 async def answer(context: TurnContext, asked: BestPlaces) -> ScoutAnswer:
@@ -57,7 +57,7 @@ async def answer(context: TurnContext, asked: BestPlaces) -> ScoutAnswer:
 
 
 async def nearest(context: TurnContext, symbol: str) -> list[str]:
-    """Places for the words that a name consists of, as lines; for a name that is not found."""
+    """Places for the words of a name that was not found, as lines."""
     terms = terms_of(symbol)
     if not terms:
         return []
@@ -68,7 +68,7 @@ async def nearest(context: TurnContext, symbol: str) -> list[str]:
 async def find_places(
     context: TurnContext, text: str, terms: dict[str, str]
 ) -> tuple[list[RankedPlace], list[str], str]:
-    """The best places, the terms that are found nowhere, and what the search may have missed."""
+    """The best places, the terms without a match, and what the search may have missed."""
     title = f"Search for {', '.join(terms.values())}"
     async with context.tool(title, "search", "search", {"terms": list(terms.values())}, "") as call:
         patterns = {term: text_pattern(term) for term in terms}
@@ -120,7 +120,7 @@ def _listed(places: list[RankedPlace]) -> list[str]:
 
 
 def cannot(reason: str) -> str:
-    """That a question is not answered, and what would be."""
+    """Say that a question cannot be answered, and which ones can."""
     examples = ", ".join(code(kind.examples[0]) for kind in QUESTIONS[:4])
     return (
         f"I cannot answer that.{f' {reason}' if reason else ''} I have no model: I look things up"

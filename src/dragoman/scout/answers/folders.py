@@ -1,7 +1,7 @@
-"""Answer questions about files and folders: content, names, layout, entry points.
+"""Answer questions about files and directories: content, names, layout, entry points.
 
-`overview` finds files and `file_reader` reads them. A path in a question is first taken as it is,
-then as a part of a path.
+`overview` finds files and `file_reader` reads them. A path in a question is first taken literally,
+then as part of a path.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from dragoman.scout.turn_context import ScoutAnswer, TurnContext
 
 MAX_LISTED: Final = 40
 MAX_TOP: Final = 30
-"""Folders and files of a layout, the largest folders first."""
+"""Maximum directories and files in a layout, the largest directories first."""
 
 LINES_BEHIND: Final = 40
-"""Lines that are shown where only the first is named."""
+"""Lines shown if only the first is given."""
 
 README_LINES: Final = 80
 
 
 async def read(context: TurnContext, asked: ReadPath) -> ScoutAnswer:
-    """Show a file or lines of it, or the layout of a folder."""
+    """Show a file or lines of it, or the layout of a directory."""
     await context.plan(f"Read {place(asked.path or '.')}", "Answer")
     try:
         folder = await context.in_thread(lambda _: context.reader.folder(asked.path or "."))
@@ -44,7 +44,7 @@ async def read(context: TurnContext, asked: ReadPath) -> ScoutAnswer:
 
 
 async def _read_guessed(context: TurnContext, asked: ReadPath) -> ScoutAnswer:
-    """Read the file that a part of a path means, if it can be only one."""
+    """Read the file that matches a part of a path, if there is only one."""
     title = f"Look for {place(asked.path)}"
     async with context.tool(title, "search", "files", {"path": asked.path}, path="") as call:
         found = await context.in_thread(
@@ -89,7 +89,7 @@ async def _read_file(context: TurnContext, path: str, asked: ReadPath) -> ScoutA
 
 
 async def layout(context: TurnContext, asked: Layout) -> ScoutAnswer:
-    """Say what there is in a folder, or where its programs begin."""
+    """Describe the contents of a directory, or its entry points."""
     await context.plan("Look at all files", "Read what names programs", "Answer")
     reader = context.reader
     under = await context.in_thread(lambda _: reader.folder(asked.path)) if asked.path else ""
@@ -136,7 +136,7 @@ async def layout(context: TurnContext, asked: Layout) -> ScoutAnswer:
 
 
 async def _first_words(context: TurnContext, readme: str) -> str:
-    """The first sentences of a README that are neither a heading nor a picture."""
+    """The first sentences of a README, without headings and images."""
     part = await context.in_thread(lambda stop: context.reader.part(readme, 1, README_LINES, stop))
     words: list[str] = []
     for line in part.lines:

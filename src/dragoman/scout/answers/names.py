@@ -1,7 +1,7 @@
-"""Answer questions about names in programs, and about lines with exactly some text.
+"""Answer questions about names in programs, and about lines with an exact text.
 
-`symbols` sorts the lines into definitions, uses and calls. A name that stands nowhere is not an
-answer; then the nearest places are named.
+`symbols` sorts the lines into definitions, uses and calls. A name without a match is not an answer;
+then the nearest places are listed.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from dragoman.scout.terms import literal_pattern
 from dragoman.scout.turn_context import ScoutAnswer, TurnContext, reservations
 
 MAX_LISTED: Final = 30
-"""Places that are listed; the answer says how many there are."""
+"""Maximum places listed; the answer says how many there are."""
 
 MAX_DEFINITIONS: Final = 12
 SNIPPET: Final = 10
-"""Lines of the best definition that are shown."""
+"""Lines of the best definition shown."""
 
 MAX_LOOKED_INTO: Final = 40
-"""Files that are opened to see what stands around a line."""
+"""Maximum files opened to find the context of a line."""
 
 
 class _Name:
-    """A name that was looked for, and what was found of it."""
+    """A name that was searched for, and its matches."""
 
     def __init__(self, symbol: str) -> None:
         self.symbol = symbol
@@ -42,13 +42,13 @@ class _Name:
         self.seen = Sightings(self.name)
         self.best: list[Defined] = []
         self.note = ""
-        """What has to be said about the answer before it is given."""
+        """What to say before the answer."""
         self.missed = ""
 
     async def look(
         self, context: TurnContext, title: str, shown: Callable[[], Sequence[Hit]]
     ) -> None:
-        """Search, and choose the definitions that are meant. `shown` is what was looked for."""
+        """Search, and choose the relevant definitions. `shown` is the search text to display."""
         patterns = {self.name: literal_pattern(self.name)}
         found = await context.search(f"{title} {code(self.name)}", patterns, self.seen, shown)
         self.missed = reservations(found)
@@ -89,7 +89,8 @@ async def definition(context: TurnContext, asked: Definition) -> ScoutAnswer:
     if not name.best:
         mentions = listed([bullet(hit) for hit in seen.other_uses()[:5]], len(seen.uses))
         text = f"I found no definition of {code(symbol)} in this folder, only mentions of it:"
-        # It is used here and defined elsewhere, or in a way I do not know: not an answer.
+        # It is used here and defined elsewhere, or in a way scout does not recognise: not an
+        # answer.
         return ScoutAnswer(paragraphs(text, mentions, name.missed), answered=False, symbol=symbol)
     first = name.best[0]
     snippet = await _snippet(context, first.hit)
@@ -145,15 +146,16 @@ async def text_lines(context: TurnContext, text: str) -> ScoutAnswer:
     await context.step()
     missed = reservations(found)
     if not hits:
-        return ScoutAnswer(paragraphs(f"{shown} stands nowhere in this folder.", missed))
+        return ScoutAnswer(paragraphs(f"{shown} does not occur in this folder.", missed))
     files = len({hit.path for hit in hits})
-    head = f"{shown} stands in {count(len(hits), 'line')} in {count(files, 'file')}:"
+    head = f"{shown} occurs in {count(len(hits), 'line')} in {count(files, 'file')}:"
     lines = listed([bullet(hit) for hit in hits[:MAX_LISTED]], len(hits))
     return ScoutAnswer(paragraphs(head, lines, missed))
 
 
 def _is_meant(question: str, best: Sequence[Defined]) -> bool:
-    """Whether an ordinary word means what it names: "where is the parser?" rarely a variable."""
+    """Whether an ordinary word is meant as a description: "where is the parser?" is rarely
+    about a variable."""
     if not best or best[0].mark.rank == LOCAL:
         return False
     is_main = best[0].mark.rank == TRUE and not symbols.is_test(best[0].hit.path)
@@ -165,7 +167,7 @@ def _defined(found: Sequence[Defined]) -> list[str]:
 
 
 def _around(reader: FileReader, hits: Sequence[Hit], stop: threading.Event) -> list[list[str]]:
-    """The names of the functions and types that each place stands in, from the inside out."""
+    """The functions and types that contain each place, from the inside out."""
     files: dict[str, list[str]] = {}
     found = []
     for hit in hits:

@@ -17,7 +17,7 @@ from dragoman.scout.questions import Save
 from dragoman.scout.turn_context import ScoutAnswer, TurnContext
 
 MAX_OLD_SIZE: Final = 1024 * 1024
-"""Bytes of an existing file that are shown in the difference."""
+"""Bytes of an existing file shown in the diff."""
 
 
 async def save(context: TurnContext, asked: Save, last: str) -> ScoutAnswer:

@@ -1,4 +1,4 @@
-"""List what is marked as left to do: TODO, FIXME and the like in comments."""
+"""List TODO, FIXME and similar marks in comments."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MAX_LISTED: Final = 50
 def is_mark(text: str, tags: Sequence[str], path: str) -> bool:
     """Whether one of the tags is a mark in this line, and not a word in a sentence or a name.
 
-    It stands in a comment, at the beginning of one or with a colon or a bracket behind it. In
-    prose every line is a comment.
+    It must be in a comment, either at its start or followed by a colon or a bracket. In prose every
+    line is a comment.
     """
     word = "|".join(tags)
     language = languages.of_path(path)
@@ -39,7 +39,7 @@ def is_mark(text: str, tags: Sequence[str], path: str) -> bool:
 
 
 async def answer(context: TurnContext, asked: Todos) -> ScoutAnswer:
-    """List what is marked as left to do."""
+    """List the marks."""
     named = " and ".join(asked.tags) if len(asked.tags) < 3 else "marks such as TODO"
     await context.plan(f"Search for {named}", "Answer")
     under = (

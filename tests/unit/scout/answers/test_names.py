@@ -105,10 +105,10 @@ async def test_a_name_that_is_only_mentioned_is_no_answer_but_helps(folder: Path
 @aio
 async def test_words_are_found_as_they_stand(folder: Path) -> None:
     reply = await asked(folder, 'find the text "foo(1"')
-    assert reply.text == "`foo(1` stands in 1 line in 1 file:\n\n- `pkg/more.py:6` `foo(1)`"
+    assert reply.text == "`foo(1` occurs in 1 line in 1 file:\n\n- `pkg/more.py:6` `foo(1)`"
     nowhere = await asked(folder, 'find the text "no such words"')
     assert nowhere.stop == "end_turn"
-    assert "stands nowhere" in nowhere.text
+    assert "does not occur" in nowhere.text
 
 
 @aio
