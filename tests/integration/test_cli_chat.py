@@ -286,7 +286,7 @@ def test_tab_completes_commands_names_and_files(cli: Cli) -> None:
         it.leave()
     with chat(cli) as it:
         it.type("/m" + TAB + TAB)
-        it.expect("show the models, or use one")
+        it.expect("show the models, or switch to one")
         it.type(CTRL_C)
         it.type("blocks @no" + TAB)
         it.say("", "embedded:read me")
@@ -352,8 +352,8 @@ def test_another_peer_goes_on_with_a_summary_of_what_was_said(cli: Cli) -> None:
         it.say("/peer", "* one    one\r\n")
         it.say("/peer tow", "there is no peer 'tow'; did you mean two?")
         it.say("the secret word is plum", "you said the secret word is plum")
-        it.say("/peer two", "gets a summary of what was said")
-        told = it.say("handover", "two gets a summary of what was said: 1 message")
+        it.say("/peer two", "gets a summary of the conversation")
+        told = it.say("handover", "two gets a summary of the conversation: 1 message")
         assert "embedded:[Handover]" in told and "the secret word is plum" in told
         again = it.say("handover", "TextContent")
         assert "Handover" not in again, "it is told once"
@@ -365,7 +365,7 @@ def test_what_was_said_before_this_chat_is_handed_over_too(cli: Cli) -> None:
     describe(cli, "two", "execute")
     assert cli("run", "one", "the secret word is plum", "-s", "words").code == 0
     with chat(cli, "one", "-s", "words") as it:
-        it.say("/peer two", "gets a summary of what was said")
+        it.say("/peer two", "gets a summary of the conversation")
         assert "the secret word is plum" in it.say("handover", "two gets a summary")
         it.leave()
 
@@ -375,14 +375,14 @@ def test_sessions_are_listed_begun_and_gone_on_with(cli: Cli) -> None:
     with chat(cli, "mine", "-s", "parser") as it:
         it.say("begin with the parser", "you said begin")
         it.say("/new tests", "a new session tests with")
-        it.say("/new parser", "`/sessions parser` goes on with it")
+        it.say("/new parser", "`/sessions parser` continues it")
         it.say("now the tests", "you said now the tests")
         listed = it.say("/sessions", "last used")
         assert "parser" in listed and "tests" in listed
         it.say("/sessions prser", "did you mean 'parser'?")
         it.type("/sessions par" + TAB)
         it.say("", "in the session parser with Tester")
-        it.say("/sessions parser", "this is the session that you are in")
+        it.say("/sessions parser", "you are already in this session")
         it.say("and on", "you said and on")
         it.leave()
     shown = cli("sessions", "show", "parser", "--format", "json").out
@@ -440,7 +440,7 @@ def test_a_chat_with_a_broker_has_the_same_commands() -> None:
             it.expect(READY)
             it.say("/new second", "a new session second")
             it.say("remember plum", "you said remember plum")
-            it.say("/peer two", "gets a summary of what was said")
+            it.say("/peer two", "gets a summary of the conversation")
             assert "remember plum" in it.say("handover", "two gets a summary")
             it.say("/sessions first", "in the session first with Tester")
             it.say("hello again", "you said hello again")

@@ -24,10 +24,10 @@ def test_words_without_quotes_are_one_prompt(cli: Cli) -> None:
 def test_a_peer_that_is_not_named_is_the_default_one(cli: Cli) -> None:
     assert cli("config", "set", "default_peer", "scout").code == 0
     said = cli("run", "list", "the", "TODOs")
-    assert said.code == 0 and "asking scout (default_peer)" in said.err
+    assert said.code == 0 and "using scout (default_peer)" in said.err
     assert cli("config", "unset", "default_peer").code == 0
     again = cli("run", "list the TODOs")
-    assert again.code == 0 and "asking scout (the last one used)" in again.err
+    assert again.code == 0 and "using scout (the last one used)" in again.err
 
 
 def test_without_a_default_a_peer_has_to_be_named(cli: Cli) -> None:

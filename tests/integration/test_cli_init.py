@@ -64,7 +64,7 @@ def test_unattended_it_ends_with_a_verified_enabled_peer_at_work(cli: Cli) -> No
     assert "ok  alpha: starts, speaks acp, opens a session; no turn was tried\n" in done.out
     assert "no  beta: it wants a login" in done.out
     assert "enabled: alpha (in " in done.out
-    assert 'A first piece of work: dragoman delegate review "What can you do?"' in done.out
+    assert 'First task: dragoman delegate review "What can you do?"' in done.out
     assert "alpha did: What can you do?" in done.out
     assert "It works: alpha answered." in done.out
     assert config(cli) == 'enabled_peers = ["alpha"]\n'
@@ -119,8 +119,8 @@ def test_a_peer_that_fails_its_first_work_is_not_hidden_behind_scout(cli: Cli) -
     known(cli, "alpha", "error")
     done = cli("init", "--yes")
     assert done.code == 1, done.out
-    assert "alpha did not do it: failed: it went wrong" in done.out
-    assert "scout answered in its place." in done.out
+    assert "alpha failed: failed: it went wrong" in done.out
+    assert "scout answered instead." in done.out
     assert "dragoman run alpha hello" in done.out
 
 
@@ -193,7 +193,7 @@ def test_an_interrupt_leaves_what_is_done_and_says_so(cli: Cli) -> None:
         terminal.expect("alpha: starts, speaks acp")
         terminal.expect("beta: ")
         terminal.type(CTRL_C)
-        terminal.expect("interrupted. This is done and stays: alpha verified.")
+        terminal.expect("interrupted. Done and kept: alpha verified.")
         assert terminal.wait() == 130, terminal.shown
     assert config(cli) == ""
     assert [path.parent.name for path in (cli.home / "data_home").rglob("cards/*/*.json")] == [

@@ -274,7 +274,7 @@ def test_a_signal_from_outside_ends_the_ladder_and_leaves_neither_process_nor_fo
 
 
 def test_a_person_decides_whether_model_calls_are_spent(cli: Cli) -> None:
-    for answer, verdict in (("n", "which was not allowed"), ("y", "Once more from the beginning")):
+    for answer, verdict in (("n", "which was not allowed"), ("y", "Repeating all steps")):
         with cli.terminal("peers", "verify", "--", *CHAOS) as terminal:
             terminal.expect("may cost money. [y/N]")
             terminal.type(f"{answer}\n")

@@ -130,7 +130,7 @@ def test_an_agent_without_eyes_gets_no_image(cli: Cli) -> None:
     (cli.cwd / "pixel.png").write_bytes(PIXEL)
     done = cli.ask("blocks", "--image", "pixel.png", agent=("blind",))
     assert done.code == 2
-    assert "takes no images" in done.err
+    assert "does not accept images" in done.err
 
 
 def test_the_built_in_agent_answers_a_question_about_a_repository(cli: Cli) -> None:
@@ -197,7 +197,9 @@ def test_without_a_terminal_writing_is_denied_reported_and_has_its_exit_code(cli
     assert done.code == 5
     assert "[permission] denied: Write notes.md" in done.err
     assert "    -old\n    +new\n" in done.err
-    assert "denied in it: Write notes.md" in done.err and "--approve-all" in done.err
+    assert (
+        "these permissions were denied: Write notes.md" in done.err and "--approve-all" in done.err
+    )
     result = lines_of(cli.ask("write", "--format", "json").out)[-1]
     assert [denial["title"] for denial in result["denials"]] == ["Write notes.md"]
 
@@ -313,7 +315,7 @@ def test_errors_name_the_cause_and_have_their_exit_code(
 @pytest.mark.parametrize(
     ("prompt", "options", "agent", "code", "said"),
     [
-        ("nothing", (), (), 1, "without a word"),
+        ("nothing", (), (), 1, "without an answer"),
         ("refuse", (), (), 1, "refused"),
         ("wait", ("--timeout", "2"), (), 3, "used up its budget"),
         ("hi", (), ("locked",), 6, "Authentication required"),

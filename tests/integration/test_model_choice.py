@@ -122,7 +122,7 @@ def test_a_session_whose_first_prompt_could_not_be_sent_does_not_exist(cli: Cli)
     words = ("run", "hi", "--image", "pixel.png", "-s", "sketch")
     for more in ((), ("--cold",), ("--no-wait",)):
         done = cli(*words, *more, "--", *AGENT, "blind")
-        assert done.code == 2 and "takes no images" in done.err, done
+        assert done.code == 2 and "does not accept images" in done.err, done
         listed = cli("sessions", "list", "--all")
         assert "sketch" not in listed.out, listed.out
 

@@ -112,4 +112,4 @@ def test_delegated_work_does_not_allow_tools_by_itself(cli: Cli) -> None:
     cli.extra |= {"DRAGOMAN_DEPTH": "1", "DRAGOMAN_MAX_DEPTH": "3"}
     said = cli("run", "meta", "hi", "--allow-tool", "Edit")
     assert said.code == 2, said.out + said.err
-    assert "--allow-tool is not possible in delegated work" in said.err
+    assert "--allow-tool cannot be used in delegated work" in said.err

@@ -51,8 +51,8 @@ def test_qwen_goes_on_with_what_was_said_to_codex(home: Path, workspace: Path) -
             say(shown, "/model gpt-6-sol", "dragoman: model gpt-6-sol")
             say(shown, "the word is plum\nCHUNKS:3", "gpt-6-sol")
             say(shown, "/peer qwne", "did you mean qwen?")
-            say(shown, "/peer qwen", "it gets a summary of what was said")
-            say(shown, "hello", "qwen gets a summary of what was said: 1 message")
+            say(shown, "/peer qwen", "it gets a summary of the conversation")
+            say(shown, "hello", "qwen gets a summary of the conversation: 1 message")
             say(shown, "/cost", "2 turns")
             shown.type(CTRL_D)
             assert shown.wait() == 0

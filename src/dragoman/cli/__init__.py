@@ -11,9 +11,9 @@ import sys
 from typing import Final
 
 COLLECT_AFTER: Final = 100_000
-"""New objects between two searches for garbage. Loading modules makes many and leaves none behind;
-with Python's own number a tenth of the start of a command is spent on searching. One prompt through
-a broker makes fifty thousand, so a command of that kind ends without a search."""
+"""Garbage collection threshold. Importing modules allocates many objects and leaves no garbage;
+with Python's default a tenth of a command's startup is spent in the collector. One prompt
+through a broker allocates fifty thousand objects, so such a command ends without a collection."""
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
         prepare()
         run()
     except KeyboardInterrupt:
-        # It came while modules were still being loaded, so there is nothing to end or to show.
+        # Interrupted while modules were still loading: there is nothing to end or to show.
         sys.exit(130)
     except SystemExit as ended:
         if ended.code is None or isinstance(ended.code, int):

@@ -155,7 +155,7 @@ class LineReader:
         chat.editor = editor
 
     async def __call__(self) -> str | None:
-        """The next line; None to leave."""
+        """The next line; None to leave the chat."""
         from dragoman.cli.command_loop import Interrupted
 
         chat = self._chat

@@ -1,7 +1,7 @@
-"""Slash commands of `dragoman chat`: their names, what a line means, and its completions.
+"""Slash commands of `dragoman chat`: their names, parsing and completion.
 
-`cli.chat_session` carries them out. Commands of the agent are sent to the agent as prompts. A
-line that looks like a command and is not one is an error; ``//`` begins a prompt with a slash.
+`cli.chat_session` executes them. Commands of the agent are sent to the agent as prompts. A line
+that looks like a command but is not one is an error; ``//`` starts a prompt with a slash.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from dragoman.events.parts import SlashCommand, Usage
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "help": ("", "show this list"),
-    "model": ("[NAME]", "show the models, or use one"),
-    "mode": ("[NAME]", "show the modes, or use one"),
-    "peer": ("[NAME]", "show the peers, or go on with another one, which gets a summary"),
-    "new": ("[NAME]", "begin a new session, with a name if it is to be kept open"),
-    "sessions": ("[NAME]", "list the sessions of this project, or go on with one"),
-    "cost": ("", "show the tokens and the cost of this chat"),
+    "model": ("[NAME]", "show the models, or switch to one"),
+    "mode": ("[NAME]", "show the modes, or switch to one"),
+    "peer": ("[NAME]", "show the peers, or continue with another one, which gets a summary"),
+    "new": ("[NAME]", "start a new session; a named one stays open"),
+    "sessions": ("[NAME]", "list the sessions of this project, or continue one"),
+    "cost": ("", "show the tokens and cost of this chat"),
     "quit": ("", "leave"),
 }
-"""Ours: what comes behind each, and its description."""
+"""Our commands: the argument of each and its description."""
 
 OTHER_NAMES: Final = {"exit": "quit", "models": "model", "modes": "mode", "peers": "peer"}
-"""Words for our commands that people know from elsewhere."""
+"""Aliases for our commands, known from other programs."""
 
 KEYS: Final = (
     ("  Enter", "send the prompt"),
-    ("  Alt-Enter, Ctrl-J", "begin a new line; a paste of several lines is one prompt"),
-    ("  Up, Ctrl-R", "earlier prompts, and search them; a leading space keeps one out"),
+    ("  Alt-Enter, Ctrl-J", "start a new line; several pasted lines are one prompt"),
+    ("  Up, Ctrl-R", "earlier prompts and search; a prompt with a leading space is not kept"),
     ("  Tab", "complete commands, names and @files"),
     ("  Ctrl-C", "cancel the running turn; clear the prompt; twice: leave"),
     ("  Ctrl-D", "leave"),
@@ -48,26 +48,26 @@ _COMMAND: Final = re.compile(r"/([A-Za-z][\w.:-]*)(?:\s+(.*))?\Z", re.DOTALL)
 """A path such as ``/usr/bin`` is not a command."""
 
 _MENTION: Final = re.compile(r"""(?<![\w@./\\`])@(?:"([^"\n]*)|([\w./~+=,:-]*))\Z""")
-"""A mention of a file that is being typed, as `prompt.MENTION` has it when it is complete."""
+"""A file mention that is being typed; `prompt.MENTION` matches a complete one."""
 
 _PLAIN: Final = re.compile(r"[\w./~+=,:-]+")
 """A path that can be mentioned without quotes."""
 
 MAX_FILES: Final = 200
-"""Names of files that are offered at most."""
+"""Maximum number of file names offered."""
 
 
 class OwnCommand(NamedTuple):
-    """A command of ours that was typed."""
+    """One of our commands, as typed."""
 
     name: str
     argument: str
 
 
 def meaning_of(line: str, offered: Iterable[str]) -> OwnCommand | str:
-    """A command of ours, or the prompt that a line is. `offered` are the agent's commands.
+    """Parse a line into one of our commands or a prompt. `offered` are the agent's commands.
 
-    Raises `UsageError` for a command that neither side has.
+    Raises `UsageError` for an unknown command.
     """
     text = line.strip()
     if text.startswith("//"):
@@ -78,7 +78,7 @@ def meaning_of(line: str, offered: Iterable[str]) -> OwnCommand | str:
     name, argument = found[1], (found[2] or "").strip()
     if name in COMMANDS:
         if argument and name in TAKES_NO_NAME:
-            raise UsageError(f"/{name} stands alone; //{name} sends it to the agent")
+            raise UsageError(f"/{name} takes no argument; //{name} sends it to the agent")
         return OwnCommand(name, argument)
     names = list(offered)
     if name in names:
@@ -87,7 +87,7 @@ def meaning_of(line: str, offered: Iterable[str]) -> OwnCommand | str:
         return OwnCommand(OTHER_NAMES[name], argument)
     near = " or ".join(f"/{each}" for each in nearest(name, [*COMMANDS, *names]))
     advice = f"did you mean {near}?" if near else "/help lists the commands."
-    raise UsageError(f"there is no command /{name}; {advice} //{name} sends it as text")
+    raise UsageError(f"unknown command /{name}; {advice} //{name} sends it as text")
 
 
 def help_page(theirs: Sequence[SlashCommand], *, keys: bool, width: int = 0) -> str:
@@ -97,7 +97,7 @@ def help_page(theirs: Sequence[SlashCommand], *, keys: bool, width: int = 0) -> 
         hint = f" {one_line(command.hint)}" if command.hint else ""
         slash = "//" if command.name in COMMANDS else "/"
         rows.append((f"  {slash}{one_line(command.name)}{hint}", one_line(command.description)))
-    rows.append(("  //TEXT", "send /TEXT to the agent as it is"))
+    rows.append(("  //TEXT", "send /TEXT to the agent as text"))
     if keys:
         rows += KEYS
     widths = fit(rows, width)
@@ -108,7 +108,7 @@ def help_page(theirs: Sequence[SlashCommand], *, keys: bool, width: int = 0) -> 
 
 
 class Suggestion(NamedTuple):
-    """A completion: `text` takes the place of the last `replaces` characters."""
+    """A completion: `text` replaces the last `replaces` characters."""
 
     text: str
     replaces: int
@@ -122,9 +122,9 @@ def suggestions(
     names: Callable[[str], Iterable[tuple[str, str]]],
     workspace: Path,
 ) -> Iterator[Suggestion]:
-    """The completions of what was typed before the cursor.
+    """The completions for the text before the cursor.
 
-    `names` lists the names, with a description, that can follow a command of ours.
+    `names` lists the names, with descriptions, that can follow one of our commands.
     """
     mention = _MENTION.search(text)
     if mention is not None:
@@ -150,7 +150,7 @@ def _commands(word: str, theirs: Sequence[SlashCommand]) -> Iterator[Suggestion]
 
 
 def _can_be_typed(name: str) -> bool:
-    """Whether a name that an agent may have chosen can stand in a line as it is."""
+    """Whether a name, which an agent may have chosen, can be typed in a line unchanged."""
     return bool(name) and name.isprintable() and not any(map(str.isspace, name))
 
 
@@ -176,7 +176,7 @@ def _files(mention: re.Match[str], workspace: Path) -> Iterator[Suggestion]:
     replaces = len(mention[0])
     for name, is_folder in found[:MAX_FILES]:
         path = f"{folder}/{name}" if folder else name
-        # A folder is open at its end, so that what is in it can be completed next.
+        # A directory ends with a slash, so that its contents can be completed next.
         end = "/" if is_folder else ""
         if _PLAIN.fullmatch(path):
             yield Suggestion(f"@{path}{end}", replaces)
@@ -191,7 +191,7 @@ def _files(mention: re.Match[str], workspace: Path) -> Iterator[Suggestion]:
 def choice_page(
     what: str, choices: Sequence[tuple[str, str]], current: str | None, *, more: str = ""
 ) -> str:
-    """The values that a command can choose from, with a mark at the one in use."""
+    """The values that a command can choose from, with the current one marked."""
     rows: list[tuple[str, str]] = [
         (f"{'*' if value == current else ' '} {one_line(value)}", one_line(about))
         for value, about in choices
@@ -199,12 +199,12 @@ def choice_page(
     if current is not None and all(value != current for value, _ in choices):
         rows.insert(0, (f"* {one_line(current)}", ""))
     if not rows:
-        return f"the agent does not tell its {what}s\n"
+        return f"the agent does not report its {what}s\n"
     return "\n".join(aligned(rows)) + f"\n{more}"
 
 
 def cost_page(used: Sequence[Usage | None]) -> str:
-    """What the turns of a chat have used together, and of how many that is not known."""
+    """The total usage of the turns of a chat, and for how many turns it is unknown."""
     from dragoman.cli.output.turn_text import money, tokens
 
     if not used:

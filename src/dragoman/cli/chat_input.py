@@ -1,8 +1,8 @@
 """The line editor of `dragoman chat` on a terminal: keys, multi-line input, completion, history.
 
-Runs prompt_toolkit in the event loop. Output that comes while the prompt is open is held back and
-then shown above it, and a question to the user takes its place on the screen (`suspended`). What a
-line means is left to `cli.chat_commands`. Only a chat on a terminal imports this module.
+Runs prompt_toolkit in the event loop. Output that arrives while the prompt is open is held back and
+then shown above it, and a question to the user replaces it on the screen (`suspended`). Lines are
+parsed by `cli.chat_commands`. Only a chat on a terminal imports this module.
 """
 
 from __future__ import annotations
@@ -45,27 +45,27 @@ from dragoman.rpc.tasks import TaskOwner
 PROMPT: Final = "> "
 
 HISTORY: Final = "chat_history"
-"""The file in the state folder: a JSON string per line, the newest last."""
+"""The history file in the state directory: a JSON string per line, newest last."""
 
 HISTORY_SIZE: Final = 1024 * 1024
-"""Bytes of the history after which its older half is dropped."""
+"""Size of the history, in bytes, above which its older half is dropped."""
 
 ENTRY_SIZE: Final = 16 * 1024
-"""Characters of a prompt that is kept in the history. A longer one was pasted from elsewhere."""
+"""Maximum characters of a prompt in the history. A longer one was pasted."""
 
 ESCAPE_TIMEOUT: Final = 0.1
-"""Seconds to tell the Escape key from Alt with another key, which sends Escape first."""
+"""Seconds to distinguish the Escape key from Alt with another key, which sends Escape first."""
 
 
 STOP_TIMEOUT: Final = 0.2
-"""Seconds for a signal to stop all threads. Where there is no shell to go to it does nothing."""
+"""Seconds for a stop signal to reach all threads. Without a shell to return to it does nothing."""
 
 SHOW_DELAY: Final = 0.2
-"""Seconds to collect output before the prompt makes room for it: agents send it in small pieces."""
+"""Seconds to collect output before the prompt is redrawn below it: agents send small pieces."""
 
 
 class ChatInput:
-    """Reads prompts at a terminal. Used in one event loop, one prompt at a time."""
+    """Reads prompts from a terminal. Used in one event loop, one prompt at a time."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class ChatInput:
 
     @asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
-        """Take the prompt off the screen for a block. What was typed stays."""
+        """Remove the prompt from the screen for the time of a block. The typed text is kept."""
         if not self._open:
             yield
             return
@@ -121,7 +121,7 @@ class ChatInput:
                 yield
             finally:
                 if not held.at_line_start:
-                    # The prompt is drawn as if it began a line.
+                    # The prompt is drawn as if it started a line.
                     put_err("\n")
                 if self._open:
                     self._hold_output()
@@ -133,7 +133,7 @@ class ChatInput:
         self._hold.enter_context(held.hold(self._output_came))
 
     def _output_came(self) -> None:
-        # The thread is that of the writer.
+        # Called in the writer's thread.
         self._loop.call_soon_threadsafe(self._show_held_soon)
 
     def _show_held_soon(self) -> None:
@@ -147,13 +147,13 @@ class ChatInput:
 
 
 def _output() -> Output:
-    """The terminal on stderr: stdout may be redirected, and has the answers only."""
+    """The terminal on stderr: stdout may be redirected, and has only the answers."""
     depth = None if wants_colour(sys.stderr) else ColorDepth.DEPTH_1_BIT
     if os.name == "nt":
         return create_output(sys.stderr)
     sized = Vt100_Output.from_pty(sys.stderr)
-    # Without requests for the position of the cursor: an answer to one that comes after the prompt
-    # has been closed would be taken for typed text.
+    # No cursor position requests: a response that arrives after the prompt was closed would be read
+    # as typed text.
     return Vt100_Output(
         sys.stderr,
         sized.get_size,
@@ -179,7 +179,7 @@ def _keys() -> KeyBindings:
 
     @keys.add("tab", filter=at_prompt)
     def complete(event: KeyPressEvent) -> None:
-        # At once and not in a task, which the Enter after it could overtake.
+        # Now, not in a task, which the next Enter could overtake.
         buffer = event.current_buffer
         if buffer.complete_state:
             buffer.complete_next()
@@ -210,15 +210,15 @@ def _keys() -> KeyBindings:
 
 
 def _stop_process() -> None:
-    """Let the shell have the terminal, until it continues us."""
+    """Return the terminal to the shell until it continues us."""
     os.kill(0, signal.SIGTSTP)
-    # Another thread may get the signal, and stops this one a moment later. Until then it must not
-    # change the mode of the terminal, which belongs to the shell.
+    # Another thread may get the signal, which stops this one a moment later. Until then it must not
+    # change the terminal mode, which belongs to the shell.
     time.sleep(STOP_TIMEOUT)
 
 
 class ChatCompleter(Completer):
-    """Offers the completions of a chat to the line editor."""
+    """Provides the completions of a chat to the line editor."""
 
     def __init__(self, complete: Callable[[str], Iterable[Suggestion]]) -> None:
         self._complete = complete
@@ -234,8 +234,8 @@ class ChatCompleter(Completer):
 
 
 class ChatHistory(History):
-    """The prompts of earlier chats and of this one. Secrets are cut out of those in the file, and a
-    prompt that begins with a space is not kept."""
+    """The prompts of earlier chats and of this one. Secrets are redacted in the file, and a
+    prompt that starts with a space is not kept."""
 
     def __init__(
         self, path: Path, redact: Callable[[str], str], on_trouble: Callable[[str], None]
@@ -247,7 +247,7 @@ class ChatHistory(History):
         self._failed = False
 
     def load_history_strings(self) -> Iterator[str]:
-        """The prompts in the file, the newest first."""
+        """The prompts in the file, newest first."""
         try:
             lines = (read_file(self._path, max_size=2 * HISTORY_SIZE) or b"").splitlines()
         except DragomanError as error:
@@ -274,7 +274,7 @@ class ChatHistory(History):
                 data = (read_file(self._path, max_size=2 * HISTORY_SIZE) or b"") + line
                 if len(data) > HISTORY_SIZE:
                     data = data[-HISTORY_SIZE // 2 :].partition(b"\n")[2]
-                # Replaced and not appended to: the mode of a file that was there may be another.
+                # Replaced, not appended to: an existing file may have another mode.
                 write_whole(self._path, data)
         except (DragomanError, OSError) as error:
             self._fail(error)
@@ -282,4 +282,4 @@ class ChatHistory(History):
     def _fail(self, error: Exception) -> None:
         if not self._failed:
             self._failed = True
-            self._on_trouble(f"the history of the chat is not kept: {error}")
+            self._on_trouble(f"cannot save the chat history: {error}")

@@ -1,8 +1,8 @@
 """The session of `dragoman chat`: its turns, and the commands that change or replace it.
 
-A session that takes the place of another one gets a summary of what was said (`runs.brief`), unless
-it is a new one or has a past of its own. What a line means is in `cli.chat_commands`, a single
-session in `cli.prompt_session`.
+A session that replaces another one gets a summary of the conversation (`runs.brief`), unless it was
+started with /new or has a history of its own. Lines are parsed in `cli.chat_commands`; a single
+session is in `cli.prompt_session`.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from dragoman.cli.chat_input import ChatInput
 
 LISTED_SESSIONS: Final = 20
-"""Sessions that /sessions lists, those used last."""
+"""Maximum number of sessions listed by /sessions, last used first."""
 
 
 class Chat:
-    """The session of a chat, which commands replace by another one. For use as ``async with``."""
+    """The current session of a chat, which commands can replace. Use with ``async with``."""
 
     session: PromptSession
 
@@ -64,7 +64,7 @@ class Chat:
         """Whether the user wants to leave."""
         self.editor: ChatInput | None = None
         if options.peer is None and options.command is None:
-            # The default peer stays the one that was chosen at the start.
+            # The default peer stays the one chosen at the start.
             options = structs.replace(options, peer=plan.name)
         self._options = options
         self._stack = AsyncExitStack()
@@ -76,7 +76,7 @@ class Chat:
         await self._open(self.plan, self.show)
         opened = self.session.run.opened
         if self.interactive and opened.context == RESTORED:
-            # Another peer may take over, and has to know what was said before this chat.
+            # Another peer may take over and needs the conversation before this chat.
             with open_store(read_only=True) as store:
                 record = store.session(opened.key)
             if record is not None:
@@ -89,7 +89,7 @@ class Chat:
 
     @property
     def title(self) -> str:
-        """What the agent calls itself."""
+        """The agent's own name."""
         info = self.session.run.peer.info
         return info.title or info.name or self.plan.name
 
@@ -112,30 +112,30 @@ class Chat:
         """Run a turn with the content of a prompt."""
         brief = brief_for(self.plan.name, self._memory)
         if brief is not None:
-            self.show.notice(f"{self.plan.name} gets a summary of what was said: {brief}")
+            self.show.notice(f"{self.plan.name} gets a summary of the conversation: {brief}")
             content = [brief.block(self.session.run.peer.capabilities), *content]
         self._memory.began(text, self.plan.name)
         try:
             report = await self.session.turn(content)
         except UsageError:
             if brief is not None:
-                # Nothing was sent, so the next prompt has to bring it.
+                # Nothing was sent, so the next prompt must include the summary.
                 self._memory.forgot(self.plan.name)
             raise
         self._used.append(report.result.usage)
         return report
 
     def failed(self, error: DragomanError) -> None:
-        """Show why a line was not carried out."""
+        """Show why a line was rejected."""
         short = isinstance(error, UsageError) and not isinstance(error, PolicyNotEnforced)
         if short and self.interactive and self.plan.format == "text":
-            # It says what to do: advice for a command line does not fit here.
+            # Its message says what to do; the advice for command lines does not apply here.
             self.show.notice(str(error))
         else:
             self.show.failed(error)
 
     def interrupted(self, count: int) -> None:
-        """Handle an interrupt: it ends a turn or a command, not the chat."""
+        """Handle an interrupt: it ends the turn or command, not the chat."""
         if self._in_command or self.live.terminated or self.session.run.in_turn:
             self.session.interrupted(count)
             return
@@ -150,7 +150,7 @@ class Chat:
         ours. Raises `UsageError` for a command that does not exist."""
 
         if not self.interactive:
-            # A script that pipes prompts says what it means: all but three lines are prompts.
+            # Piped lines are prompts, except for three commands.
             word = line.strip().removeprefix("/")
             if line.strip() not in ("/help", "/quit", "/exit"):
                 return line
@@ -167,7 +167,7 @@ class Chat:
         except asyncio.CancelledError:
             if not self.live.interrupts or self.live.terminated or task is None:
                 raise
-            # Ctrl-C has ended this command, and the chat goes on.
+            # Ctrl-C ended this command; the chat continues.
             while task.uncancel():
                 pass
             self.live.calm()
@@ -209,7 +209,7 @@ class Chat:
             return
         way = run.request.enforced.way
         if not model_choice.offers_choice(view) and model_choice.with_flag(way, name) is not None:
-            # It takes a model only from its command line.
+            # The agent takes a model only from its command line.
             await self._move(model=name)
             return
         await model_choice.use_model(conversation, view, name, peer=self.plan.name)
@@ -246,7 +246,7 @@ class Chat:
                 f"you are already chatting with {name}; /new starts a new session with it"
             )
             return
-        # What was chosen for one agent means nothing to another.
+        # Settings chosen for one agent do not apply to another.
         await self._move(
             peer=name, command=None, model=None, mode=None, dialect=None, any_version=False
         )
@@ -260,12 +260,12 @@ class Chat:
                 yield name, place.catalogue.get(name).title
 
     async def _move(self, **changes: Any) -> None:
-        """Go on in a new session, which is told what was said in this one."""
+        """Continue in a new session, which gets a summary of this one."""
         changes = {"session": None, **changes}
         plan = self._planned(**changes)
         await self._switch(plan, changes)
         self._memory.forgot(plan.name)
-        told = "with your next prompt it gets a summary of what was said"
+        told = "with your next prompt it gets a summary of the conversation"
         self.show.notice(
             f"chatting with {self.title}" + (f"; {told}" if self._memory.count else "")
         )
@@ -277,7 +277,7 @@ class Chat:
             record = recall(session, peer=plan.name, folder=plan.workspace)
             if record is not None:
                 raise UsageError(
-                    f"there is a session {session!r}; `/sessions {session}` goes on with it"
+                    f"session {session!r} already exists; `/sessions {session}` continues it"
                 )
         await self._switch(plan, {"session": session})
         self._memory = ConversationSummary()
@@ -292,7 +292,7 @@ class Chat:
         with open_store(read_only=True) as store:
             record = find_session(store, word, root=root_of(self.plan.workspace))
         if record.key == self.session.run.opened.key:
-            self.show.notice("this is the session that you are in")
+            self.show.notice("you are already in this session")
             return
         changes: dict[str, Any] = {"session": record.key}
         if record.peer != self.plan.name:
@@ -306,7 +306,7 @@ class Chat:
     def _list_sessions(self) -> None:
         listed = merge(self._stored())
         if not listed:
-            self.show.notice("no session of this project is stored yet")
+            self.show.notice("this project has no stored sessions yet")
             return
         now = time.time()
         write_table(
@@ -317,13 +317,13 @@ class Chat:
         )
 
     def _stored(self) -> list[SessionRecord]:
-        """The sessions of this project, the last used one first."""
+        """The sessions of this project, last used first."""
         with open_store(read_only=True) as store:
             root = str(root_of(self.plan.workspace))
             return list(store.sessions(root=root, limit=LISTED_SESSIONS))
 
     def _put(self, text: str) -> None:
-        """Show a page. Programs get the commands as an event, and their output is JSON."""
+        """Show a page, unless the output is JSON: programs get the commands as an event."""
         if self.plan.format == "json":
             self.show.notice(text)
         elif self.interactive:
@@ -337,12 +337,12 @@ class Chat:
         return plan_of(structs.replace(self._options, **changes))
 
     def _keep(self, **changes: Any) -> None:
-        """Plan later sessions with these options, too."""
+        """Use these options for later sessions, too."""
         self._options = structs.replace(self._options, **changes)
 
     async def _switch(self, plan: RunPlan, changes: dict[str, Any]) -> None:
-        """Open the session of a plan, and leave the one that was open. If it cannot be opened, the
-        chat goes on where it was."""
+        """Open the session of a plan and leave the current one. If it cannot be opened, the
+        chat stays in the current one."""
         before, session = self._stack, self.session
         self._stack = AsyncExitStack()
         try:
@@ -355,7 +355,7 @@ class Chat:
         try:
             await before.aclose()
         except DragomanError as error:
-            self.show.notice(f"the session that you left did not end in order: {error}")
+            self.show.notice(f"the previous session did not close cleanly: {error}")
 
     async def _open(self, plan: RunPlan, show: Renderer) -> None:
         show.tells_jobs = False
@@ -366,14 +366,14 @@ class Chat:
         self._attach(session)
 
     def _attach(self, session: PromptSession) -> None:
-        """Let a session have the interrupts and the end of the output."""
+        """Route interrupts and the end of the output to a session."""
         self.session = session
         self._remember()
         session.show.on_broken = session.hang_up
         self._listen()
 
     def _listen(self) -> None:
-        # An interrupt that has come is cancelling us, and must not do so twice.
+        # A pending interrupt is already cancelling us and must not do so twice.
         if not self.live.interrupts:
             self.live.listen(self.interrupted)
 
@@ -383,13 +383,13 @@ class Chat:
     # -- the line editor
 
     def redacted(self, text: str) -> str:
-        """A prompt without secrets, for the history."""
+        """A redacted prompt, for the history."""
         from dragoman.config.secrets import redactor
 
         return redactor((*self.plan.way.inherit, *self.plan.env)).text(text)
 
     def suggestions(self, text: str) -> Iterable[Suggestion]:
-        """The completions of what was typed before the cursor."""
+        """The completions for the text before the cursor."""
         return chat_commands.suggestions(
             text,
             theirs=self.session.run.seen.view.commands,

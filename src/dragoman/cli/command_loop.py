@@ -27,19 +27,19 @@ from dragoman.cli.output.escape import neutral
 from dragoman.cli.output.terminal import drop_typed, held, put_question
 
 LAST_INTERRUPT: Final = 3
-"""The Ctrl-C that waits for nobody: the first is polite, the second closes the agent."""
+"""The number of the Ctrl-C that exits at once: the first cancels, the second closes the agent."""
 
 
 WAKE_AGAIN: Final = 0.1
-"""Seconds until a Ctrl-C that did not reach a prompt is sent again."""
+"""Seconds until a Ctrl-C that did not interrupt a prompt is sent again."""
 
 
 class Interrupted(Exception):
-    """Ctrl-C was typed at a prompt for a line."""
+    """Ctrl-C was typed while a line was read."""
 
 
 class _Wanted(Struct, eq=False):
-    """A line that the loop is waiting for."""
+    """A request of the loop for a line."""
 
     prompt: str
     answer: asyncio.Future[str | None]
@@ -49,26 +49,26 @@ class _Wanted(Struct, eq=False):
 
 
 class CommandLoop:
-    """The two threads of one command. Made and run in the main one."""
+    """The two threads of one command. Created and run in the main thread."""
 
     def __init__(self) -> None:
         self.interrupts = 0
-        """How often a signal asked to stop since the last `calm`."""
+        """Number of interrupts since the last `calm`."""
         self.terminated = False
-        """Whether somebody ended us from outside."""
+        """Whether a signal other than Ctrl-C ended us."""
         self.hung_up = False
-        """Whether that was because the terminal is gone: then nobody wants anything to stop."""
+        """Whether the terminal was closed: then running turns should continue."""
         self.suspend_prompt: Callable[[], AbstractAsyncContextManager[None]] | None = None
-        """Takes an open prompt off the terminal while a question is asked."""
+        """Removes an open prompt from the terminal while a question is asked."""
         self._on_interrupt: Callable[[int], None] | None = None
         self._wanted: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
         self._reading = 0
-        """The number of the line that is being read; 0 if none is."""
+        """The number of the line that is being read; 0 if none."""
         self._read_so_far = 0
         self._wanted_now: _Wanted | None = None
         """The line that is being read."""
         self._waking = False
-        """Whether the next interrupt is our own, for a question that is not asked any more."""
+        """Whether the next interrupt is our own, to end a question that is obsolete."""
         self._heard_own = False
         self._over = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -78,11 +78,11 @@ class CommandLoop:
     async def line(
         self, prompt: str = "", *, question: str = "", fresh: bool = False
     ) -> str | None:
-        """The next line without its end; None at the end of input.
+        """Read the next line without its newline; None at the end of input.
 
-        `fresh` drops what was typed at a terminal before the prompt. `question` is shown before it,
-        once its line is the next to be read, and nothing else is shown until there is an answer;
-        what was typed before it is dropped. Raises `Interrupted` if Ctrl-C is typed instead.
+        `fresh` drops what was typed at a terminal before the prompt. `question` is shown when its
+        line is the next to be read; other output waits until it is answered, and earlier input is
+        dropped. Raises `Interrupted` if Ctrl-C is typed instead.
         """
         if not question or self.suspend_prompt is None:
             return await self._line(prompt, question, fresh=fresh)
@@ -103,20 +103,20 @@ class CommandLoop:
                 self._drop(wanted)
 
     def listen(self, on_interrupt: Callable[[int], None]) -> None:
-        """From now on tell `on_interrupt`, in the loop, of the first and the second interrupt."""
+        """Call `on_interrupt`, in the loop, for the first and the second interrupt from now on."""
         self._on_interrupt = on_interrupt
         if self.interrupts:
-            # It came before a callback was set.
+            # Interrupted before a callback was set.
             on_interrupt(self.interrupts)
 
     def calm(self) -> None:
-        """What was interrupted is over: the next interrupt is a first one again."""
+        """The interrupted work is over: the next interrupt counts as the first again."""
         self.interrupts = 0
 
     # -- in the main thread
 
     def run(self, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
-        """Run `work` in its loop until it ends; its exit code, or what it raised."""
+        """Run `work` in its loop until it ends. Returns its exit code or raises its exception."""
         with (
             _signals(self._interrupted, self._terminated, self._woken) as told,
             ThreadPoolExecutor(1) as pool,
@@ -141,15 +141,15 @@ class CommandLoop:
         finally:
             self._over = True
             self._wanted.put(None)
-            # The main thread may wait for a line that is not needed any more, or be about to.
+            # The main thread may be waiting, or about to wait, for a line that is no longer needed.
             while reading := self._reading:
                 self._wake(reading)
                 time.sleep(WAKE_AGAIN)
 
     def _heard(self, told: int) -> None:
-        """A signal has come. If the main thread was just about to wait, it does not know yet:
-        nothing wakes it for a signal that came a moment before. So it is woken: at the queue by
-        something that nobody wants, at a line by the same signal again."""
+        """Wake the main thread for a signal. If it was just about to wait, a signal that came a
+        moment before does not wake it. So it is woken: at the queue by an empty request, at a
+        line by sending the same signal again."""
         loop = asyncio.get_running_loop()
         self._wanted.put(_Wanted("", loop.create_future(), abandoned=True))
         ours, self._heard_own = self._heard_own, False
@@ -157,7 +157,7 @@ class CommandLoop:
             loop.call_later(WAKE_AGAIN, self._wake, self._reading)
 
     def _drop(self, wanted: _Wanted) -> None:
-        """Stop reading an answer that is not needed any more: all output waits for it."""
+        """Stop reading an answer that is no longer needed, because all output waits for it."""
         if self._wanted_now is wanted:
             self._waking = self._heard_own = True
             self._wake(self._reading)
@@ -165,14 +165,14 @@ class CommandLoop:
                 self._loop.call_later(WAKE_AGAIN, self._drop, wanted)
 
     def _wake(self, reading: int) -> None:
-        """Interrupt the reading of this line, if it is still being read."""
+        """Interrupt the reading of this line if it is still in progress."""
         if reading and self._reading == reading and hasattr(signal, "pthread_kill"):
             main_thread = threading.main_thread().ident
             assert main_thread is not None
             signal.pthread_kill(main_thread, signal.SIGINT)
 
     def _serve(self) -> None:
-        """Read the lines that are wanted, until the loop has ended."""
+        """Read requested lines until the loop has ended."""
         while (wanted := self._wanted.get()) is not None:
             if wanted.abandoned:
                 continue
@@ -186,7 +186,7 @@ class CommandLoop:
             except KeyboardInterrupt:
                 answer = Interrupted()
             finally:
-                # Whatever it raised: the loop's thread waits until no line is being read.
+                # On any exception: the loop's thread waits until no line is being read.
                 self._wanted_now, self._reading = None, 0
             self._answer(wanted, answer)
 
@@ -220,7 +220,7 @@ class CommandLoop:
         self.press()
 
     def _is_own(self) -> bool:
-        """Whether an interrupt is our own. Raises it where it ends a question."""
+        """Whether an interrupt is our own. Raises it if it ends a question."""
         ours, self._waking = self._waking, False
         reading = self._wanted_now
         if ours and reading is not None and reading.abandoned:
@@ -228,12 +228,12 @@ class CommandLoop:
         return ours and not self._over
 
     def _woken(self, number: int, frame: FrameType | None) -> None:
-        """Instead of the above where interrupts are to be ignored: only our own counts."""
+        """The handler if interrupts are ignored: only our own counts."""
         if not self._is_own() and self._reading and self._over:
             raise KeyboardInterrupt
 
     def press(self) -> None:
-        """Somebody asks to stop. May be called in any thread."""
+        """Handle a request to stop. May be called in any thread."""
         self.interrupts += 1
         count = self.interrupts
         if count >= LAST_INTERRUPT:
@@ -253,7 +253,7 @@ def _asked(wanted: _Wanted) -> str | None:
         try:
             return _read(wanted)
         except KeyboardInterrupt:
-            # What was held back begins on a line of its own.
+            # Held output starts on a new line.
             put_question("\n")
             raise
 
@@ -270,7 +270,7 @@ def _read(wanted: _Wanted) -> str | None:
         except EOFError:
             return None
     if sys.stdin.isatty():
-        # The output is kept somewhere; the prompt does not belong there.
+        # The output is redirected; the prompt must not be part of it.
         put_question(prompt)
     line = sys.stdin.readline()
     return line.removesuffix("\n") if line else None
@@ -280,11 +280,11 @@ Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
 
 class _signals:
-    """Lets two handlers have the signals that end a program, for the time of a block."""
+    """Installs two signal handlers for the time of a block."""
 
     def __init__(self, interrupted: Handler, terminated: Handler, woken: Handler) -> None:
-        # What the parent process ignores (nohup) stays ignored; but it is by an
-        # interrupt that the main thread is woken.
+        # What the parent process ignores (nohup) stays ignored, except the interrupt, which wakes
+        # the main thread.
         ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         self._handlers: dict[int, Handler] = {signal.SIGINT: woken if ignored else interrupted}
         for name in ("SIGTERM", "SIGHUP"):
@@ -293,7 +293,7 @@ class _signals:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> int:
-        """A descriptor that tells the numbers of signals at once, whatever the main thread does."""
+        """A descriptor that receives signal numbers at once, whatever the main thread does."""
         self._told, self._tell = os.pipe()
         for end in (self._told, self._tell):
             os.set_blocking(end, False)
@@ -312,7 +312,7 @@ class _signals:
 
 
 def perform(live: CommandLoop, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
-    """Run the work; its exit code, or that of the interrupt that ended it."""
+    """Run the work. Returns its exit code, or that of the interrupt that ended it."""
 
     async def guarded() -> int:
         try:
@@ -320,11 +320,11 @@ def perform(live: CommandLoop, work: Callable[[], Coroutine[Any, Any, int]]) -> 
         except asyncio.CancelledError:
             if not live.interrupts:
                 raise
-            # The interrupt cancelled us, and only the process itself waits for this task.
+            # The interrupt cancelled us; only the process itself waits for this task.
             return ExitCode.TERMINATED if live.terminated else ExitCode.INTERRUPTED
 
     try:
         return live.run(guarded)
     finally:
-        # However it ended: no status line is left on a terminal.
+        # In every case, leave no status line on the terminal.
         held.close_overlay()

@@ -32,17 +32,17 @@ from dragoman.cli.prompt_options import CommandOption
 HELP_NAMES: Final = ("-h", "--help")
 
 MARGIN: Final = 2
-"""Columns of a terminal that typer leaves empty beside a help page."""
+"""Columns that typer leaves empty beside a help page."""
 
 AFTER_DASHES: Final = "dragoman.words_after_dashes"
-"""Where a context keeps what stood after ``--``."""
+"""The key under which a context stores the words after ``--``."""
 
 
 class CommandGroup(TyperGroup):
     """A command with subcommands."""
 
     default: str = ""
-    """The subcommand that runs if none is named, with the options given; none if empty."""
+    """The subcommand that runs if none is named, with the given options; none if empty."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         named = bool(args) and (not args[0].startswith("-") or args[0] in HELP_NAMES)
@@ -51,7 +51,7 @@ class CommandGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """List the subcommands with the first sentence of their help, whole."""
+        """List the subcommands with the first sentence of their help, uncut."""
         with formatter.section("Commands"):
             formatter.write_dl(
                 [(name, self._summary(name, each)) for name, each in self.commands.items()]
@@ -63,7 +63,8 @@ class CommandGroup(TyperGroup):
 
 
 def new_app(*, help: str | None = None, default: str = "") -> typer.Typer:
-    """An application for one module. Its help is plain text: Rich would cost more than the rest.
+    """Create the application of one module. Its help is plain text: importing Rich would take
+    longer than everything else.
 
     `default` names the subcommand that runs if none is named. Without it the help is shown.
     """
@@ -83,9 +84,9 @@ CONTEXT: Final[dict[str, Any]] = {"help_option_names": list(HELP_NAMES)}
 
 
 def with_options(*options: CommandOption) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the arguments and options of a table, after those that it declares itself.
+    """Decorator: add the arguments and options of a table to a command, after its own.
 
-    ``@app.command()`` stands above it. The function is called with every value by its name.
+    Put it below ``@app.command()``. The function gets every value as a keyword argument.
     """
     names = {option.name for option in options}
 
@@ -93,7 +94,7 @@ def with_options(*options: CommandOption) -> Callable[[Callable[..., None]], Cal
         @wraps(function)
         def call(**values: Any) -> None:
             for name in names:
-                # A choice is a member of an enumeration to typer, and a word to the function.
+                # Typer passes an enumeration member; the function expects a word.
                 if isinstance(values[name], enum.Enum):
                     values[name] = values[name].value
             function(**values)
@@ -114,7 +115,7 @@ def with_options(*options: CommandOption) -> Callable[[Callable[..., None]], Cal
 
 
 def _parameter(option: CommandOption) -> inspect.Parameter:
-    """The option as a parameter that typer understands."""
+    """The option as a typer parameter."""
     info = (
         typer.Argument(metavar=option.metavar, help=option.help, show_default=False)
         if option.argument
@@ -136,10 +137,10 @@ def _parameter(option: CommandOption) -> inspect.Parameter:
 
 
 class WithCommandLine(TyperCommand):
-    """A command that takes the words of another program after ``--``, whatever they look like.
+    """A command that takes the command line of another program after ``--``, unparsed.
 
-    ``@app.command(cls=WithCommandLine)``; the function has a `typer.Context` and asks
-    `words_after_dashes` for them.
+    ``@app.command(cls=WithCommandLine)``; the function has a `typer.Context` and calls
+    `words_after_dashes` to get it.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -154,7 +155,7 @@ class WithCommandLine(TyperCommand):
 
 
 def words_after_dashes(context: typer.Context) -> tuple[str, ...] | None:
-    """The words after ``--``; None if there was no ``--``."""
+    """The words after ``--``; None without ``--``."""
     words: tuple[str, ...] | None = context.meta.get(AFTER_DASHES)
     return words
 
@@ -165,7 +166,7 @@ def _first_sentence(text: str | None) -> str:
 
 
 def fold_help(command: Any) -> None:
-    """Let the help of a command, and of those below it, fit the terminal."""
+    """Fit the help of a command and its subcommands to the terminal."""
     whole = command.get_help
     command.get_help = lambda ctx: folded_help(whole(ctx), ctx.make_formatter().width + MARGIN)
     for below in getattr(command, "commands", {}).values():
@@ -173,9 +174,9 @@ def fold_help(command: Any) -> None:
 
 
 def folded_help(text: str, width: int) -> str:
-    """A help page with the lines of its examples folded to a width; typer folds the rest.
+    """Fold the example lines of a help page to a width; typer folds the rest.
 
-    What an example is for goes below it if both do not fit on a line.
+    The description of an example moves to the next line if both do not fit on one.
     """
     return "\n".join(
         part

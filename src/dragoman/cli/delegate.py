@@ -82,7 +82,7 @@ def delegate(
     show = show_as(asked or place.config.settings.format, strict=json_strict, verbose=verbose)
     try:
         for problem in place.config.problems:
-            # A rule or a limit that is left out would allow too much.
+            # A skipped rule or limit would allow too much.
             raise problem
         fallback = "none" if no_fallback else "peers" if strict else None
         request = _request(place, fallback=fallback, on_wait=show.notice, **given)
@@ -139,7 +139,7 @@ def _request(
         role, peer = role or assigned.role, peer or assigned.peer
     if not role:
         raise UsageError(
-            "name the role: `dragoman peers` lists those that are claimed"
+            "name a role: `dragoman peers` lists the claimed roles"
             if agent is None
             else f"{agent} has no delegate_to, so name the role before the prompt"
         )

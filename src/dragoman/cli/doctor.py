@@ -34,8 +34,8 @@ Examples:
 """
 
 WIDTHS: Final = (4, 11)
-"""Columns of the longest state and of the longest name of a check: findings are printed as they
-come, so that they cannot be measured first."""
+"""Widths of the longest state and check name. Findings are printed as they arrive, so they
+cannot be measured first."""
 
 COLOURS: Final = {"ok": "green", "warn": "yellow", "bad": "red"}
 
@@ -46,7 +46,7 @@ app: Final = new_app()
 def doctor(
     *,
     report: Annotated[
-        bool, typer.Option("--report", help="Print a report without secrets, for a bug report.")
+        bool, typer.Option("--report", help="Print a report for bug reports, without secrets.")
     ] = False,
     format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
@@ -61,13 +61,13 @@ def doctor(
     bad = sum(finding.state == "bad" for finding in findings)
     warned = sum(finding.state == "warn" for finding in findings)
     if format is ListFormat.TEXT and not report:
-        put_out(f"{bad} bad, {warned} to know about\n")
+        put_out(f"{bad} bad, {warned} warnings\n")
     if bad:
         raise typer.Exit(ExitCode.FAILED)
 
 
 def _findings(place: RunContext, format: ListFormat) -> list[Diagnosis]:
-    """All findings; those that a person waits for are printed as they come."""
+    """All findings; in text format they are printed as they arrive."""
     import asyncio
 
     from dragoman.cli.output.jsonl import write_json

@@ -23,11 +23,11 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.errors.usage import shown
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
-"""What the system says of a file that takes nothing more."""
+"""Error codes for a full disk or quota."""
 
 
 def run(argv: Sequence[str] | None = None) -> NoReturn:
-    """Run one command line and leave the process with its exit code."""
+    """Run one command line and exit with its exit code."""
     try:
         _call(argv)
     except DragomanError as error:
@@ -36,9 +36,9 @@ def run(argv: Sequence[str] | None = None) -> NoReturn:
         if not _is_surrogate(error):
             _own_fault()
             raise
-        # Words and paths are looked at where they are used. This is for what is in none of them,
-        # such as the folder in which this was called.
-        text = f"a path or a word is not UTF-8 text: {shown(str(error.object))}"
+        # Arguments and paths are checked where they are used. This catches everything else, such as
+        # the current directory.
+        text = f"a path or argument is not UTF-8 text: {shown(str(error.object))}"
         code = _refuse(UsageError(text))
     except KeyboardInterrupt:
         code = 130
@@ -49,7 +49,7 @@ def run(argv: Sequence[str] | None = None) -> NoReturn:
         code = 1
         _tell(f"dragoman: the output cannot be written: {unwritten.strerror}\n")
     except BrokenPipeError:
-        # The reader closed the pipe, of stdout or of stderr: stop without a message.
+        # The reader closed the pipe of stdout or stderr: stop without a message.
         _unwritten()
         _tell("")
         code = 1
@@ -59,7 +59,7 @@ def run(argv: Sequence[str] | None = None) -> NoReturn:
             _tell(f"dragoman: the output cannot be written: {error.strerror}\n")
             code = 1
         elif isinstance(error, FileNotFoundError) and _homeless():
-            gone = "the folder in which this was called is gone: deleted or moved"
+            gone = "the current directory no longer exists: it was deleted or moved"
             code = _refuse(UsageError(gone))
         else:
             _own_fault()
@@ -93,12 +93,12 @@ def _refuse(error: DragomanError) -> int:
 
 
 def _is_surrogate(error: UnicodeEncodeError) -> bool:
-    """Whether what cannot be encoded came in as other bytes than UTF-8."""
+    """Whether the text that cannot be encoded came from bytes that are not UTF-8."""
     return "\udc80" <= error.object[error.start] <= "\udcff"
 
 
 def _homeless() -> bool:
-    """Whether the current folder is gone, so that no path can be made of a name."""
+    """Whether the current directory no longer exists, so that paths cannot be resolved."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -107,25 +107,25 @@ def _homeless() -> bool:
 
 
 def _unwritten() -> OSError | None:
-    """Write what is still held back, and say why that cannot be done. Else the process would try
-    it when it ends, and end with another code."""
+    """Flush buffered output and return the error if that fails. Otherwise the process would
+    flush at exit, and end with another code."""
     try:
         sys.stdout.flush()
     except OSError as error:
         from dragoman.cli.output.terminal import silence
 
         silence(sys.stdout)
-        # The reader closed the pipe: that is not worth a message.
+        # A closed pipe needs no message.
         return None if isinstance(error, BrokenPipeError) else error
     return None
 
 
 def _own_fault() -> None:
     _tell(
-        "dragoman: this is a fault of dragoman itself. Please report what follows together "
-        "with what `dragoman doctor --report` prints.\n"
+        "dragoman: this is a bug in dragoman. Please report the following together "
+        "with the output of `dragoman doctor --report`.\n"
     )
-    # The error may quote what a peer or a file said.
+    # The error may quote text of a peer or a file.
     sys.excepthook = _neutral_traceback
 
 
@@ -138,7 +138,7 @@ def _neutral_traceback(
 
 
 def _tell(text: str) -> None:
-    """Write to stderr, if that can be done: the exit code is right in any case."""
+    """Write to stderr if possible; the exit code does not depend on it."""
     from dragoman.cli.output.terminal import put_err
 
     try:
@@ -156,21 +156,21 @@ NAMES: Final = ("stdin", "stdout", "stderr")
 
 
 def prepare() -> None:
-    """Make the streams of this process usable, whoever started it."""
+    """Make the standard streams of this process usable, however it was started."""
     for number, name in enumerate(NAMES):
         stream = getattr(sys, name)
         if stream is None:
             _open_nowhere(number)
             setattr(sys, name, open(number, "w" if number else "r", closefd=False))
         elif isinstance(stream, io.TextIOWrapper):
-            # What is no text is refused where it is used, with words that name it.
+            # Invalid UTF-8 is rejected where it is used, with a message that names it.
             stream.reconfigure(errors="backslashreplace" if number else "surrogateescape")
     _escape_messages()
 
 
 def _open_nowhere(number: int) -> None:
-    """Take the number of a closed stream: else the pipe of an agent may get it, and whatever is
-    written to the stream goes to the agent."""
+    """Occupy the descriptor of a closed stream. Otherwise an agent's pipe may get the number,
+    and writes to the stream would go to the agent."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     if nowhere == number:
         os.set_inheritable(number, True)
@@ -180,8 +180,8 @@ def _open_nowhere(number: int) -> None:
 
 
 def leave(code: int) -> None:
-    """End the process with everything written, without taking its modules apart one by one: that
-    takes as long as a fifth of a short command. Returns where that cannot be done safely."""
+    """End the process after flushing all output, without tearing down its modules, which takes
+    a fifth of a short command. Returns if that is not safe."""
     if threading.active_count() > 1:
         return
     try:
@@ -189,7 +189,7 @@ def leave(code: int) -> None:
         sys.stderr.flush()
     except (OSError, ValueError):
         return
-    # What was registered for the end of the process is done all the same.
+    # Exit handlers still run.
     atexit._run_exitfuncs()
     os._exit(code)
 

@@ -36,84 +36,84 @@ if TYPE_CHECKING:
 _WHOSE: Final = {"us": "dragoman", "peer": "the agent", "world": "the machine or the network"}
 
 YOURS: Final = ""
-"""Whose fault it is where the next step says it all: a mistake in the call, a missing login, a
-limit or a refusal. The line is left out then."""
+"""Faults for which the next step is enough: a usage error, a missing login, a limit or a
+refusal. The line is omitted then."""
 
 ADVICE: Final[Mapping[str, str]] = {
-    "usage": "look at the examples of the command's --help",
-    "unsupported": "leave that out, or use a peer that can do it: `dragoman peers`",
-    "unknown_peer": "`dragoman peers` lists the peers there are, `dragoman peers add` adds one",
-    "role_not_claimed": "`dragoman peers` lists who claims which role",
-    "no_peer": "`dragoman explain` says who is passed over and why; `dragoman peers enable` helps",
-    "policy_not_enforced": "--allow-unenforced runs it all the same, and so does allow_unenforced "
+    "usage": "see the examples in the command's --help",
+    "unsupported": "omit that, or use a peer that supports it: `dragoman peers`",
+    "unknown_peer": "`dragoman peers` lists the peers, `dragoman peers add` adds one",
+    "role_not_claimed": "`dragoman peers` lists the roles of each peer",
+    "no_peer": "`dragoman explain` shows why; `dragoman peers enable` enables a peer",
+    "policy_not_enforced": "to run it anyway, add --allow-unenforced or set allow_unenforced "
     "in its settings; --approve-all allows everything",
     "wrong_launch": "use the form that works",
-    "adapter_failed": "mend the adapter; --verbose shows the traceback, `dragoman doctor` checks "
+    "adapter_failed": "fix the adapter; --verbose shows the traceback, `dragoman doctor` checks "
     "whether it loads",
-    "config_invalid": "mend it there; `dragoman config show` tells where every value comes from",
-    "front_matter_invalid": "mend the file by hand, then try again",
-    "turn_in_progress": "wait for the end of the running turn, or cancel it",
-    "input_timeout": "close stdin or let it come from /dev/null, or add --no-stdin",
-    "session_unusable": "begin a new session",
-    "session_lost": "say it again with --brief, or with --fresh",
-    "unknown_session": "`dragoman sessions list --all` lists the sessions there are",
-    "unknown_job": "`dragoman jobs list` lists the jobs there are",
-    "broker_busy": "wait until some of its work is done, or add --cold for an agent of your own",
-    "broker_unavailable": "add --cold for an agent of your own; `dragoman broker reap` cleans up",
-    "broker_failed": "`dragoman broker logs` shows what it said; --cold goes without it",
+    "config_invalid": "fix it there; `dragoman config show` shows where every value comes from",
+    "front_matter_invalid": "fix the file by hand, then try again",
+    "turn_in_progress": "wait until the running turn ends, or cancel it",
+    "input_timeout": "close stdin, redirect it from /dev/null, or add --no-stdin",
+    "session_unusable": "start a new session",
+    "session_lost": "run it again with --brief or --fresh",
+    "unknown_session": "`dragoman sessions list --all` lists the sessions",
+    "unknown_job": "`dragoman jobs list` lists the jobs",
+    "broker_busy": "wait until some of its work is done, or add --cold for a separate agent",
+    "broker_unavailable": "add --cold for a separate agent; `dragoman broker reap` cleans up",
+    "broker_failed": "`dragoman broker logs` shows its log; --cold runs without a broker",
     "message_too_long": "shorten the prompt, or name the file instead of its text",
     "spawn_failed": "start the program by hand to see what it says",
-    "not_installed": "install it; `dragoman doctor` looks at what is missing",
-    "program_not_found": "install it, put its folder on the PATH, or name it by its full path",
-    "connect_failed": "see that something listens at that address, then try again",
+    "not_installed": "install it; `dragoman doctor` shows what is missing",
+    "program_not_found": "install it, add its directory to the PATH, or give its full path",
+    "connect_failed": "check that a server listens on that address, then try again",
     "process_exited": "start the agent by hand to see more, or add --trace FILE and --verbose",
     "ended": "start the agent by hand to see more, or add --trace FILE and --verbose",
     "broken": "try again",
-    "line_too_long": "report it to the agent's makers: no message needs to be that long",
+    "line_too_long": "report it to the agent's developers: no message should be that long",
     "timeout": "try again, or give it more time with --timeout",
-    "auth_required": "log in by `dragoman login PEER` or the agent's own program, then try again",
-    "invalid_answer": "add --trace FILE and show the trace to the agent's makers",
-    "protocol_mismatch": "name what it speaks with --dialect; `dragoman peers verify` says more",
-    "handshake_failed": "`dragoman peers verify` looks into it step by step",
-    "remote_error": "if the words above do not say enough, add --trace FILE and look into it",
+    "auth_required": "log in with `dragoman login PEER` or the agent's own program, then try again",
+    "invalid_answer": "add --trace FILE and send the trace to the agent's developers",
+    "protocol_mismatch": "name its dialect with --dialect; `dragoman peers verify` shows more",
+    "handshake_failed": "`dragoman peers verify` checks it step by step",
+    "remote_error": "if the message above is not enough, add --trace FILE and read the trace",
 }
-"""What to do next, by the error's stable name."""
+"""The next step, by the error's stable name."""
 
 MESSAGE_SIZE: Final = 2000
-"""Characters of an error that a person is shown: more than a screen of them is not read. Lines of
-JSON have all of it."""
+"""Maximum characters of an error message for people: more than a screen is not read. JSON lines
+have all of it."""
 
 SHOWN_STDERR_LINES: Final = 40
-"""Lines of an agent's stderr that are shown with its error: a traceback ends with what counts."""
+"""Maximum lines of an agent's stderr shown with its error: the end of a traceback matters."""
 
 FALLBACK: Final = "run `dragoman doctor`, and try again with --verbose --trace FILE"
 
 
 def message(error: DragomanError) -> str:
-    """The error for a person, as lines that end with a newline."""
+    """Format an error for people, as lines that end with a newline."""
     tail = error.stderr_tail if isinstance(error, RemoteError) else ""
     again = ""
     if _end_of(error) is None:
-        # Of a limit or a login the next step says when to try again.
+        # For a limit or a login the next step says when to try again.
         again = try_again(retryable=error.retryable, may_have_run=error.may_have_run)
     next_step, happened = advice(error), str(error)
     if isinstance(error, AuthRequired) and error.hint and next_step.startswith(error.hint):
-        # The next step says it.
+        # The next step covers it.
         happened = happened.removesuffix(f"; {error.hint}")
     return _lines(happened, whose(error), next_step, again=again, stderr=tail)
 
 
 def try_again(*, retryable: bool, may_have_run: bool) -> str:
-    """Whether the same command may work the next time, and what the first may have done already;
-    empty if it would fail again and nothing was done."""
+    """Whether retrying may work, and what the first attempt may already have done; empty if it
+    would fail again and nothing was done."""
     if may_have_run:
-        look = "look first: part of the work may be done already"
+        look = "check first: part of the work may already be done"
         return f"it may help, but {look}" if retryable else look
-    return "it may help; nothing was done yet" if retryable else ""
+    return "it may help; nothing has been done yet" if retryable else ""
 
 
 def stderr_lines(tail: str) -> list[str]:
-    """The end of an agent's stderr for a person; nothing if it is empty."""
+    """The end of an agent's stderr, formatted; nothing if it is empty."""
     said = [line.rstrip() for line in tail.splitlines() if line.strip()]
     shown = [f"    {neutral(short(line))}" for line in said[-SHOWN_STDERR_LINES:]]
     return ["  the agent said on stderr:", *shown] if said else []
@@ -138,16 +138,16 @@ def _answers(fault: str, next_step: str, again: str) -> list[str]:
 
 
 def short(text: str) -> str:
-    """A text cut in its middle where it is too long for a terminal; its end often says why."""
+    """A text cut in the middle if it is too long for a terminal; its end often has the reason."""
     if len(text) <= MESSAGE_SIZE:
         return text
     left_out = len(text) - MESSAGE_SIZE
     half = MESSAGE_SIZE // 2
-    return f"{text[:half]} … ({left_out} characters left out) … {text[-half:]}"
+    return f"{text[:half]} … ({left_out} characters omitted) … {text[-half:]}"
 
 
 def of_report(report: TurnReport) -> str | None:
-    """What a person is told about a turn that was no success; None about one that was."""
+    """The message for an unsuccessful turn; None for a successful one."""
     result = report.result
     if result.ok:
         return None
@@ -157,8 +157,8 @@ def of_report(report: TurnReport) -> str | None:
     if report.exit_code == ExitCode.DENIED:
         denied = ", ".join(denial.title or denial.kind for denial in result.denials)
         return _lines(
-            f"the turn counts as denied, because this was denied in it: {denied}"
-            + (f"; the agent says: {result.failure.message}" if result.failure else ""),
+            f"the turn counts as denied, because these permissions were denied: {denied}"
+            + (f"; the agent reports: {result.failure.message}" if result.failure else ""),
             *_DENIED,
         )
     if result.error is not None:
@@ -173,8 +173,7 @@ def of_report(report: TurnReport) -> str | None:
 
 
 def of_attempt(report: AttemptReport) -> list[str]:
-    """What a person is told about the last attempt of a delegation that was no success, besides
-    what happened."""
+    """The message for the last attempt of an unsuccessful delegation, without what happened."""
     from dragoman.delegation.spending_limits import OVER_BUDGET
 
     failure, outcome = report.failure, report.outcome
@@ -182,11 +181,11 @@ def of_attempt(report: AttemptReport) -> list[str]:
     if outcome == "denied":
         fault, next_step = _DENIED
     elif outcome.good:
-        fault, next_step = "the agent", "look at what the check says, and at what was changed"
+        fault, next_step = "the agent", "read the output of the check, and review the changes"
     elif report.error_class == OVER_BUDGET:
         fault, next_step = _OVER_BUDGET
     elif (kind := _kinds().get(report.error_class or "")) is not None:
-        # An answer of the agent is judged by what it means, which is its outcome.
+        # An agent's answer is judged by its outcome.
         if not issubclass(kind, RemoteError):
             fault = _blamed(kind)
             next_step = _known_advice(kind) or next_step
@@ -216,69 +215,68 @@ _DENIED: Final = (
 )
 
 _ON_PURPOSE: Final = frozenset(("denied", "auth_required", "quota"))
-"""The ends of an attempt whose next step says when to try again."""
+"""Outcomes of an attempt whose next step says when to try again."""
 
 CUT_SHORT: Final = frozenset(("timed_out", "crashed", "failed", "protocol_error", "unknown"))
-"""The ends of a turn that leave open how much of the work was done. The others follow from what
-the agent said, or from something that was done on purpose."""
+"""Outcomes of a turn that leave open how much of the work was done. The others follow from the
+agent's answer or from a deliberate action."""
 
 
 ENDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "empty": (
-        "the agent ended its turn without a word and without doing anything",
+        "the agent ended its turn without an answer and without doing anything",
         "the agent",
-        "try again; if it goes on, look into --trace FILE for what its model said",
+        "try again; if it happens again, add --trace FILE and read what its model sent",
     ),
-    "refused": ("the agent refused", "the agent", "put it in other words, or ask another peer"),
+    "refused": ("the agent refused", "the agent", "rephrase the prompt, or use another peer"),
     "truncated": (
         "the agent reached a limit before it was done",
         "the agent",
-        "ask for less at once, or go on in the same session with `dragoman chat`",
+        "ask for less at once, or continue in the same session with `dragoman chat`",
     ),
     "cancelled": (
-        "the turn was cancelled, and not from here",
+        "the turn was cancelled by another program",
         YOURS,
         "try again",
     ),
     "timed_out": ("the turn took too long", "the agent", "give it more time with --timeout"),
     "crashed": (
-        "the agent ended in the middle of its turn",
+        "the agent exited in the middle of its turn",
         "the agent",
         "start it by hand to see more, or add --trace FILE and --verbose",
     ),
     "auth_required": (
-        "the agent wants a login first",
+        "the agent needs a login",
         YOURS,
-        "log in by `dragoman login PEER` or the agent's own program, then try again",
+        "log in with `dragoman login PEER` or the agent's own program, then try again",
     ),
     "quota": (
-        "the agent's model turns requests away",
+        "the agent's provider rejects requests",
         YOURS,
-        "wait until the limit of its provider is lifted, or ask another peer: `dragoman peers`",
+        "wait until its provider lifts the limit, or use another peer: `dragoman peers`",
     ),
     "failed": ("the agent failed", "the agent", FALLBACK),
     "protocol_error": (
-        "the agent did not keep to its protocol",
+        "the agent violated its protocol",
         "the agent",
-        "add --trace FILE and show the trace to the agent's makers",
+        "add --trace FILE and send the trace to the agent's developers",
     ),
     "unsupported": (
         "the agent cannot do that",
         YOURS,
-        "leave that out, or use a peer that can do it: `dragoman peers`",
+        "omit that, or use a peer that supports it: `dragoman peers`",
     ),
-    "unknown": ("it is not known how the turn ended", "the agent", FALLBACK),
+    "unknown": ("the outcome of the turn is unknown", "the agent", FALLBACK),
 }
-"""For each way in which a turn can end badly: what happened, whose fault it is where that helps,
-and what to do."""
+"""For each unsuccessful outcome: what happened, whose fault it is if that helps, and what to do."""
 
 
 def whose(error: DragomanError) -> str:
-    """Who has to change something; empty where the next step says it."""
+    """Who has to change something; empty if the next step says it."""
     if isinstance(error, ProtocolMismatch) and error.remedy:
         return YOURS
     if isinstance(error, AuthRequired):
-        # However the agent asks for a login, it is the user who logs in.
+        # However the agent reports it, the user has to log in.
         return ENDS["auth_required"][1]
     if (end := _end_of(error)) is not None:
         return end[1]
@@ -293,28 +291,28 @@ def _blamed(kind: type[DragomanError]) -> str:
 
 
 def advice(error: DragomanError) -> str:
-    """What to do next."""
+    """The next step."""
     for name in ("remedy", "hint"):
         own = getattr(error, name, "")
         if isinstance(own, str) and own:
-            # Methods that the agent carries out itself; others are commands of their own.
+            # Methods that the agent handles itself; others are separate commands.
             ours = isinstance(error, AuthRequired) and error.methods and "`" not in own
             return f"{own}: `dragoman login PEER`" if ours else own
     if (end := _end_of(error)) is not None:
         return end[2]
     if isinstance(error, RemoteError) and error.stderr_tail:
-        return "mend the agent; --agent-stderr shows all that it writes to its stderr"
+        return "fix the agent; --agent-stderr shows its whole stderr"
     return _known_advice(type(error)) or FALLBACK
 
 
 def _known_advice(kind: type[DragomanError]) -> str:
-    """What helps with errors of a class or of those above it; empty if that is not known."""
+    """The advice for an error class or its base classes; empty if there is none."""
     names = (getattr(each, "error_class", "") for each in kind.__mro__)
     return next((ADVICE[name] for name in names if name in ADVICE), "")
 
 
 def exit_code(error: DragomanError) -> ExitCode:
-    """The code of an error that ended a command."""
+    """The exit code of an error that ended a command."""
     match error:
         case AuthRequired():
             return ExitCode.AUTH_REQUIRED
@@ -353,7 +351,7 @@ def _kind_of(error: RemoteError) -> str:
 
 
 def _end_of(error: DragomanError) -> tuple[str, str, str] | None:
-    """What is told about a login or a quota that an agent only put in words."""
+    """The message for a login or quota error that an agent reported only as text."""
     if not isinstance(error, RemoteError) or isinstance(error, AuthRequired):
         return None
     by_kind = {"quota": "quota", "rate_limited": "quota", "auth_required": "auth_required"}

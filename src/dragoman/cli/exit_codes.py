@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(enum.IntEnum):
-    """How a command ended."""
+    """Exit codes of a command."""
 
     OK = 0
     FAILED = 1
@@ -32,27 +32,25 @@ class ExitCode(enum.IntEnum):
 
 
 MEANINGS: Final = {
-    ExitCode.OK: "The agent did what it was asked to do, and said so.",
+    ExitCode.OK: "The agent finished the task successfully.",
     ExitCode.FAILED: (
-        "The agent, the protocol or the machine failed; an empty or refused answer, too."
+        "The agent, the protocol or the machine failed, or the answer was empty or a refusal."
     ),
-    ExitCode.USAGE: (
-        "The command line cannot be done like this, or names a peer that does not exist."
-    ),
+    ExitCode.USAGE: ("The command line is invalid, or names a peer that does not exist."),
     ExitCode.TIMEOUT: "A time budget ran out: the handshake, the session or the turn.",
-    ExitCode.NO_SESSION: "The session that was asked for does not exist.",
+    ExitCode.NO_SESSION: "The requested session does not exist.",
     ExitCode.DENIED: (
-        "A permission was denied and none approved, whatever the agent said afterwards."
+        "A permission was denied and none approved, whatever the agent reported afterwards."
     ),
-    ExitCode.AUTH_REQUIRED: "The agent wants a login first.",
-    ExitCode.NO_PEER: "No enabled peer can take the work.",
-    ExitCode.QUOTA: "The agent's quota is used up, or its model turns requests away.",
-    ExitCode.BUDGET: "A limit on what may be spent was reached.",
-    ExitCode.UNVERIFIED: "A peer was verified and failed.",
+    ExitCode.AUTH_REQUIRED: "The agent needs a login.",
+    ExitCode.NO_PEER: "No enabled peer can do the work.",
+    ExitCode.QUOTA: "The agent's quota is used up, or its provider rejects requests.",
+    ExitCode.BUDGET: "A spending limit was reached.",
+    ExitCode.UNVERIFIED: "A peer failed verification.",
     ExitCode.INTERRUPTED: "Interrupted with Ctrl-C.",
-    ExitCode.TERMINATED: "Ended by a signal from outside.",
+    ExitCode.TERMINATED: "Terminated by a signal.",
 }
-"""What each code says, in one sentence."""
+"""A one-sentence description of each code."""
 
 _OUTCOMES: Final = {
     "ok": ExitCode.OK,
@@ -61,11 +59,11 @@ _OUTCOMES: Final = {
     "auth_required": ExitCode.AUTH_REQUIRED,
     "quota": ExitCode.QUOTA,
 }
-"""Outcomes that have a code of their own; every other one is a failure."""
+"""Outcomes that have their own code; every other one is a failure."""
 
 
 def of_result(result: Result) -> ExitCode:
-    """The code for the end of a turn that nobody interrupted."""
+    """The code for a turn that was not interrupted."""
     outcome = result.outcome.value
     if result.failure is not None and result.failure.kind == "not_found":
         return ExitCode.NO_SESSION

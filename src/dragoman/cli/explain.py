@@ -68,7 +68,7 @@ def explain(
         )
         role, peer = role or assigned.role, peer or assigned.peer
     if not role:
-        raise UsageError("name the role: `dragoman peers` lists those that are claimed")
+        raise UsageError("name a role: `dragoman peers` lists the claimed roles")
     request = DelegationRequest(
         role=role,
         prompt=prompt or role,

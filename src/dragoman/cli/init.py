@@ -99,7 +99,7 @@ def init(
         if not yes and not is_interactive():
             raise UsageError("there is no terminal to ask questions on: add --yes")
         for problem in place.config.problems:
-            # A setting that is left out might be the one that keeps a peer from being used.
+            # A skipped setting might be the one that excludes a peer.
             raise problem
         code = perform(
             live, lambda: course.run(names or (), turns=turns, again=again, try_login=try_login)
@@ -111,7 +111,7 @@ def init(
 
 
 class _Setup:
-    """Runs the steps of one `dragoman init`."""
+    """Runs the steps of `dragoman init`."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class _Setup:
         self._cancel: CancelHandle | None = None
 
     async def run(self, names: Sequence[str], *, turns: bool, again: bool, try_login: bool) -> int:
-        """All steps; the exit code."""
+        """Run all steps and return the exit code."""
         import asyncio
 
         from dragoman.cli.command_loop import Interrupted
@@ -150,7 +150,7 @@ class _Setup:
                 main.cancel()
 
         self._live.listen(interrupted)
-        # A closed output stops the command like Ctrl-C.
+        # Closed output stops the command, as Ctrl-C does.
         self._show.on_broken = self._live.press
         try:
             return await self._steps(names, turns=turns, again=again, try_login=try_login)
@@ -204,8 +204,8 @@ class _Setup:
     async def _try_login(
         self, found: InstalledAgents, proofs: list[VerifiedPeer], *, consent: bool
     ) -> list[VerifiedPeer]:
-        """Ask those for a word that show only then whether they are logged in, if that is wanted:
-        it calls their models."""
+        """Prompt peers that report a missing login only then, if the user agrees: it calls
+        their models."""
         from dragoman.setup.init import try_prompt, untried
 
         names = untried(proofs)
@@ -241,7 +241,7 @@ class _Setup:
         if picked:
             notes = enable(picked, self._place).notes
             self._place = self._place.again()
-        # The settings of a project or a variable may have the last word.
+        # Project settings or an environment variable may override it.
         enabled = tuple(name for name in picked if self._place.is_enabled(name))
         if ready or self._telling.done.installed:
             self._telling.enabled(enabled, notes, str(self._place.paths.config_file))

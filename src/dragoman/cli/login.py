@@ -1,7 +1,7 @@
-"""`dragoman login`: let a peer log in, by one of the methods that it offers.
+"""`dragoman login`: log in to a peer, with a method that it offers.
 
-A password or a token is read without an echo, from stdin or from a variable, never from the command
-line, and is sent to the agent only. A method that is a command of its own is shown and not run.
+A password or token is read without echo, from stdin or from a variable, never from the command
+line, and is sent only to the agent. A method that is a separate command is shown, not run.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _login(
 
 
 def _chosen(wanted: str | None, methods: Sequence[AuthMethod], name: str) -> AuthMethod:
-    """The method to use. Raises `UsageError` if none or several are possible."""
+    """Choose the method. Raises `UsageError` if none or several match."""
     from dragoman.errors import UsageError
 
     known = {method.id: method for method in methods if method.id != "none"}
@@ -125,7 +125,7 @@ def _chosen(wanted: str | None, methods: Sequence[AuthMethod], name: str) -> Aut
 
 
 def _secret(what: str, variable: str | None) -> str:
-    """The secret of a login. Raises `UsageError` if there is none."""
+    """Read the secret. Raises `UsageError` if there is none."""
     from dragoman.errors import UsageError
 
     if variable is not None:

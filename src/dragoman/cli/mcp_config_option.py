@@ -23,13 +23,13 @@ _KEYS: Final = {
 
 
 def read_servers(path: Path) -> list[acp.McpServer]:
-    """The servers that a file names."""
+    """The servers named in a file."""
     try:
         told: Any = json.loads(read_named(path, max_size=MAX_CONFIG_SIZE).decode("utf-8-sig"))
     except ValueError as error:
-        raise UsageError(f"{path} is no JSON: {error}") from None
+        raise UsageError(f"{path} is not valid JSON: {error}") from None
     except RecursionError:
-        raise UsageError(f"{path} has far too many lists in one another") from None
+        raise UsageError(f"{path} is nested too deeply") from None
     entries = told.get("mcpServers", told.get("mcp_servers")) if isinstance(told, dict) else None
     if not isinstance(entries, dict):
         raise UsageError(f'{path}: expected {{"mcpServers": {{NAME: {{…}}}}}}')
@@ -39,14 +39,14 @@ def read_servers(path: Path) -> list[acp.McpServer]:
 def _server(path: Path, name: str, entry: Any) -> acp.McpServer:
     where = f"{path}: mcpServers.{name}"
     if not isinstance(entry, dict):
-        raise UsageError(f"{where} is no object")
+        raise UsageError(f"{where} is not an object")
     kind = entry.get("type") or ("http" if "url" in entry else "stdio")
     known = _KEYS.get(kind) if isinstance(kind, str) else None
     if known is None:
-        raise UsageError(f"{where}: there is no type {kind!r}; there are {', '.join(_KEYS)}")
+        raise UsageError(f"{where}: unknown type {kind!r}; choose from {', '.join(_KEYS)}")
     unknown = sorted(set(entry) - known)
     if unknown:
-        raise UsageError(f"{where}: {kind} servers have no {', '.join(unknown)}")
+        raise UsageError(f"{where}: unknown keys for {kind} servers: {', '.join(unknown)}")
     if kind == "stdio":
         env = [acp.EnvVariable(name=n, value=v) for n, v in _pairs(where, entry, "env")]
         command = _text(where, entry, "command")
@@ -61,19 +61,19 @@ def _server(path: Path, name: str, entry: Any) -> acp.McpServer:
 def _text(where: str, entry: Mapping[str, Any], key: str) -> str:
     value = entry.get(key)
     if not isinstance(value, str) or not value:
-        raise UsageError(f"{where}.{key} has to be a text")
+        raise UsageError(f"{where}.{key} must be a string")
     return value
 
 
 def _words(where: str, entry: Mapping[str, Any]) -> list[str]:
     words = entry.get("args") or []
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise UsageError(f"{where}.args has to be a list of texts")
+        raise UsageError(f"{where}.args must be a list of strings")
     return words
 
 
 def _pairs(where: str, entry: Mapping[str, Any], key: str) -> Iterator[tuple[str, str]]:
     pairs = entry.get(key) or {}
     if not isinstance(pairs, dict) or not all(isinstance(v, str) for v in pairs.values()):
-        raise UsageError(f"{where}.{key} has to be an object of texts")
+        raise UsageError(f"{where}.{key} must be an object with string values")
     yield from pairs.items()

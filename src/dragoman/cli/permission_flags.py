@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 
 class ApprovalMode(enum.Enum):
-    """What happens to a request for permission."""
+    """How permission requests are decided."""
 
     APPROVE_ALL = "approve-all"
     APPROVE_READS = "approve-reads"
     DENY_ALL = "deny-all"
     ASK = "ask"
-    """Reads are allowed, for everything else the person is asked."""
+    """Allow reads, ask the user about everything else."""
 
 
 def policy_of(
     *, approve_all: bool, approve_reads: bool, deny_all: bool, interactive: bool, default: str = ""
 ) -> ApprovalMode:
-    """The policy that the flags say; without one, what the configuration says; else a person is
-    asked where there is one, and where there is none only reads are allowed."""
+    """The policy set by the flags, else by the configuration, else: ask on a terminal, and
+    allow only reads without one."""
     chosen = [
         policy
         for policy, given in (
@@ -63,7 +63,7 @@ def policy_of(
 
 
 def permissions_of(*, approve_all: bool, approve_reads: bool, deny_all: bool) -> Permissions | None:
-    """What the flags say; None without one."""
+    """The policy set by the flags; None without a flag."""
     if not (approve_all or approve_reads or deny_all):
         return None
     chosen: Permissions = policy_of(
@@ -83,7 +83,7 @@ def permit_of(
     workspace: str = "",
     titled: bool = False,
 ) -> Approver:
-    """Who decides under this policy and the rules of the user's settings."""
+    """The approver for this policy and the rules of the user's settings."""
     from dragoman.policy import Approver
 
     return Approver(
@@ -100,8 +100,8 @@ def permit_of(
 def whole_policy(
     policy: ApprovalMode, rules: PolicySettings | None, ceilings: Sequence[RulesPolicy] = ()
 ) -> RulesPolicy:
-    """The flag, the rules of the settings, and the policies of those who delegated to us, of which
-    the strictest counts."""
+    """The flag, the rules of the settings, and the policies of the delegating agents, of which
+    the strictest applies."""
     from dragoman.policy import PolicySettings, narrowed, of_settings
 
     whole = of_settings(rules or PolicySettings(), policy.value)
@@ -116,7 +116,7 @@ _KEYS: Final = {
     "reject_once": "n",
     "reject_always": "d",
 }
-"""The key for each kind of answer."""
+"""The key to press for each kind of answer."""
 
 _MEANINGS: Final = {
     "allow_once": "allow once",
@@ -124,17 +124,17 @@ _MEANINGS: Final = {
     "reject_once": "refuse",
     "reject_always": "refuse always",
 }
-"""What each kind of answer does. An agent may call its options what it likes."""
+"""Our label for each kind of answer. Agents choose their own option names."""
 
 LABEL_WIDTH: Final = 60
-"""Characters of the agent's own name for an option."""
+"""Maximum characters of the agent's own name for an option."""
 
 MAX_CHOICES: Final = 9
-"""Options that are shown: more would push the question off the screen."""
+"""Maximum options shown: more would push the question off the screen."""
 
 
 class TerminalApprover:
-    """Asks the person at the terminal, one question at a time."""
+    """Asks the user at the terminal, one question at a time."""
 
     def __init__(self, live: CommandLoop, *, titled: bool = False) -> None:
         """`titled`: whether the agent writes a command as the title of its question."""
@@ -147,7 +147,7 @@ class TerminalApprover:
             return await self._ask(question)
 
     async def _ask(self, question: Question) -> Decision:
-        # Not at the top: most turns ask nothing.
+        # Imported here: most turns ask nothing.
         from dragoman.cli.output import questions
 
         choices = choices_of(question)
@@ -159,13 +159,13 @@ class TerminalApprover:
         wrong = ""
         while True:
             try:
-                # The whole question again after a wrong answer: what was held back comes between.
+                # The whole question again after an invalid answer: held output may come between.
                 line = await self._live.line(f"allow? [{keys}] ", question=wrong + shown)
             except Interrupted:
-                # As anywhere else in a turn, Ctrl-C stops the turn.
+                # As everywhere in a turn, Ctrl-C cancels the turn.
                 self._live.press()
-                # Lets the cancel go out before the answer: an agent that is answered first may end
-                # its turn as usual, and the command would end as if all were well.
+                # Lets the cancel be sent before the answer: an agent that is answered first may end
+                # its turn as usual, and the command would end as if it had succeeded.
                 await asyncio.sleep(0)
                 return Answer.CANCEL
             if line is None:
@@ -178,8 +178,8 @@ class TerminalApprover:
 
 
 def choices_of(question: Question) -> dict[str, tuple[str, Decision]]:
-    """What can be typed: the agent's own options, the first of each kind by a letter, others by a
-    number. Refusing is always possible."""
+    """The possible answers: the agent's own options, the first of each kind by a letter, others
+    by a number. Denying is always possible."""
     choices: dict[str, tuple[str, Decision]] = {}
     for option in question.options:
         kind = str(option.kind)

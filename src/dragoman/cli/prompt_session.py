@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from dragoman.store.records import SessionRecord
 
 TERMINATE_GRACE: Final = 2.0
-"""Seconds that an agent has to end its turn when this process is told to end. The process is killed
-five or ten seconds later; the agent's processes have to be gone by then."""
+"""Seconds that an agent has to end its turn after this process gets SIGTERM. The process is
+killed five or ten seconds later; the agent's processes must be gone by then."""
 
 
 class PromptSession(RunListener):
-    """A run of a plan, shown by a renderer. Its `run` is entered by the caller."""
+    """A run of a plan with its renderer. The caller enters its `run`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class PromptSession(RunListener):
     ) -> None:
         self.plan = plan
         self.show = show
-        # A job that another command cancels is not taken for an interrupt of this one.
+        # A job that another command cancels is not an interrupt of this one.
         self.run = Run(
             _request(plan, live, show, record, adapter),
             listener=self,
@@ -64,14 +64,14 @@ class PromptSession(RunListener):
         """Called with every event that is shown."""
         self._live = live
         self._waiting_since: float | None = time.monotonic()
-        """Since when the person waits for the first turn: the agent is started, too."""
+        """The start of the user's wait for the first turn, which includes starting the agent."""
         self._muted = False
         self._tasks = TaskOwner("the command")
         self._main = asyncio.current_task()
         self._closing = False
 
     async def turn(self, blocks: Sequence[Block]) -> TurnReport:
-        """Run one prompt to its end, whatever that is, and show the result."""
+        """Run one prompt to its end and show the result."""
         plan = self.plan
         since, self._waiting_since = self._waiting_since or time.monotonic(), None
         seen = await self.run.prompt(blocks)
@@ -82,7 +82,7 @@ class PromptSession(RunListener):
         interrupted = self._live.interrupts > 0 and not result.ok
         code = of_result(result)
         if isinstance(result.error, PolicyNotEnforced):
-            # An adapter prompted in a session in which its peer does not ask.
+            # An adapter prompted in a session in which its peer does not ask for permission.
             code = ExitCode.USAGE
         if interrupted:
             code = ExitCode.TERMINATED if self._live.terminated else ExitCode.INTERRUPTED
@@ -109,11 +109,11 @@ class PromptSession(RunListener):
         return report
 
     def wait_for_prompt(self) -> None:
-        """Count the time of the first turn from its prompt, which is still to be typed."""
+        """Count the time of the first turn from its prompt, which has not been typed yet."""
         self._waiting_since = None
 
     def mute(self) -> None:
-        """Show no more events: the end of a turn is the last output of a command with one turn."""
+        """Show no more events: the result is the last output of a command with one turn."""
         self._muted = True
 
     # -- callbacks of the run
@@ -142,14 +142,14 @@ class PromptSession(RunListener):
     # -- stopping
 
     def interrupted(self, count: int) -> None:
-        """Handle an interrupt, the first or the second one."""
+        """Handle the first or second interrupt."""
         run = self.run
         if not run.in_turn:
             if self._main is not None:
                 self._main.cancel()
             return
         if self._live.hung_up and run.warm:
-            # Only the terminal is gone. The broker has the turn, and keeps what is said in it.
+            # Only the terminal is gone. The broker runs the turn and stores its output.
             self._end_agent_after(0.0)
             return
         run.cancel_turn()
@@ -162,7 +162,7 @@ class PromptSession(RunListener):
             self._end_agent_after(0.0)
 
     def hang_up(self) -> None:
-        """Stop without a message: the output is not read any more."""
+        """Stop without a message: the output has been closed."""
         self.run.cancel_turn()
         self._end_agent_after(TERMINATE_GRACE)
 
@@ -173,7 +173,7 @@ class PromptSession(RunListener):
 
     async def _end_agent(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        # The turn settles when its connection is gone, and everything ends from there.
+        # The turn ends when its connection is closed, and everything else ends from there.
         await self.run.peer.aclose()
 
     async def aclose(self) -> None:
@@ -240,7 +240,7 @@ async def started(
     record: SessionRecord | None = None,
     adapter: AdapterWork | None = None,
 ) -> AsyncIterator[PromptSession]:
-    """A session that handles the interrupts of a command. Its run is not entered yet."""
+    """A session that handles the interrupts of a command. Its run is not yet entered."""
     session = PromptSession(plan, live, show, record=record, adapter=adapter)
     show.doing(f"starting {plan.name}")
     show.on_broken = session.hang_up
@@ -255,9 +255,9 @@ async def started(
 async def talking(
     plan: RunPlan, live: CommandLoop, show: Renderer, *, adapter: AdapterWork | None = None
 ) -> AsyncIterator[PromptSession]:
-    """An open session with the agent of a plan, with the model that was asked for."""
+    """Open a session with the agent of a plan, with the requested model."""
     async with started(plan, live, show, adapter=adapter) as session, session.run:
         if not show.tells_jobs:
-            # A conversation: nothing is waited for until there is a prompt.
+            # In a conversation nothing is waited for until there is a prompt.
             show.doing("")
         yield session

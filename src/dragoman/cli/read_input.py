@@ -1,9 +1,9 @@
-"""Read the input of a command: the prompt with what it mentions, stdin, files that options name.
+"""Read the input of a command: the prompt with its mentions, stdin, and files named by options.
 
 A prompt comes from an argument, a file and stdin, with ``@file`` mentions and images; files outside
 the workspace are read only if an option names them. Reading has size limits and a timeout, and
 after a second of waiting for stdin a notice is shown. Sends nothing; `cli.mcp_config_option` and
-`cli.sessions` interpret the bytes of their own files.
+`cli.sessions` parse the contents of their own files.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ MENTION: Final = re.compile(r"""(?<![\w@./\\`])@(?:"([^"\n]+)"|([\w./~+=,:-]+))"
 """``@path`` or ``@"path with spaces"``, not in the middle of a word such as an address."""
 
 _SUFFIX: Final = re.compile(r"\w\.[A-Za-z]\w{0,3}$")
-"""The end of a file's name, and not of a number such as 1.5 or of @pytest.fixture."""
+"""The suffix of a file name, as opposed to a number such as 1.5 or @pytest.fixture."""
 
 EMBEDDED_SIZE: Final = 256 * 1024
-"""A mentioned file up to this size travels with the prompt; a larger one is only named. Agents
-read files themselves, and a prompt has to fit into a model's context."""
+"""Maximum size of a mentioned file that is embedded in the prompt; a larger one is only named.
+Agents read files themselves, and a prompt must fit into a model's context."""
 
 IMAGE_SIZE: Final = 20 * 1024 * 1024
-"""Larger images are refused by every model provider there is."""
+"""Every model provider rejects larger images."""
 
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -47,21 +47,21 @@ _MAGIC: Final = (
 )
 
 MAX_PROMPT_SIZE: Final = 10 * 1024 * 1024
-"""Bytes of a prompt. No model takes more, and the line that carries it may have 16 MiB."""
+"""Maximum bytes of a prompt. No model accepts more, and a protocol line is limited to 16 MiB."""
 
 MAX_CONFIG_SIZE: Final = 1024 * 1024
-"""Bytes of a settings file that an option names."""
+"""Maximum bytes of a settings file named by an option."""
 
 MAX_LINE_SIZE: Final = 64 * 1024 * 1024
-"""Bytes of one line of an exported session; a message of a peer has 16 MiB at most."""
+"""Maximum bytes of one line of an exported session; a peer's message has at most 16 MiB."""
 
 NOTICE_DELAY: Final = 1.0
-"""Seconds after which a person is told what is waited for. A program that pipes something is done
-by then, or known to be slow."""
+"""Seconds until a notice says what is being waited for. By then a program that pipes something
+is done, or known to be slow."""
 
 CHUNK_SIZE: Final = 64 * 1024
 
-WAITING: Final = "reading stdin until its end; --no-stdin leaves it alone"
+WAITING: Final = "reading stdin until its end; --no-stdin skips it"
 
 
 # -- prompts
@@ -75,11 +75,11 @@ def read_prompt(
     timeout: float | None = None,
     on_wait: Callable[[str], object] | None = None,
 ) -> str:
-    """The text of a prompt: the argument, then what the file holds, then what was piped.
+    """The text of a prompt: the argument, then the contents of the file, then piped input.
 
-    What was piped is marked as such, unless it is all there is or a dash stands for it. A terminal
-    is not read: the user would not know that we wait for input. How long to wait for stdin, and
-    the notice, is up to `inputs.read_stdin`.
+    Piped input is marked as such, unless it is the whole prompt or a dash stands for it. A terminal
+    is not read: the user would not know that we wait for input. `inputs.read_stdin` controls the
+    timeout and the notice.
     """
     if argument == STDIN:
         argument, file = None, file or Path(STDIN)
@@ -106,7 +106,7 @@ def read_prompt(
 
 
 def _sendable(text: str) -> str:
-    """The text, if it is one: what came in as other bytes than UTF-8 has no place in a message."""
+    """Check that the text is valid: bytes that are not UTF-8 cannot be sent in a message."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -125,10 +125,10 @@ def _text(data: bytes, what: str) -> str:
 
 
 def mentioned(text: str, workspace: Path) -> Iterator[Path]:
-    """The files and folders that a text mentions, each once.
+    """The files and directories that a text mentions, each once.
 
-    What names nothing that exists is not a mention: people write @decorators and @names. What
-    exists outside of the workspace is an error, because the agent has no business there.
+    A name that does not exist is not a mention: people write @decorators and @names. An existing
+    path outside the workspace is an error, because the agent must not access it.
     """
     root = workspace.resolve()
     seen: set[Path] = set()
@@ -139,14 +139,14 @@ def mentioned(text: str, workspace: Path) -> Iterator[Path]:
         if not found.is_relative_to(root):
             raise UsageError(
                 f"@{match[1] or match[2]} is outside of the workspace {root}: "
-                "choose another one with --cwd, or send the text with -f"
+                "choose another workspace with --cwd, or send the text with -f"
             )
         seen.add(found)
         yield found
 
 
 def missing_mentions(text: str, workspace: Path) -> list[str]:
-    """What a text mentions like a path, with a slash or a suffix, and does not exist."""
+    """Mentions that look like a path, with a slash or a suffix, but do not exist."""
     root = workspace.resolve()
     missing = []
     for match in MENTION.finditer(text):
@@ -162,14 +162,14 @@ def _like_path(name: str) -> bool:
 
 
 def tell_missing(text: str, workspace: Path, notice: Callable[[str], object]) -> None:
-    """Say which mentioned files do not exist: they go to the agent as words only."""
+    """Report mentioned files that do not exist: they are sent to the agent as text."""
     for name in missing_mentions(text, workspace):
         notice(f"@{name}: there is no such file in {workspace}, so it is sent as text only")
 
 
 def _found(match: re.Match[str], root: Path) -> Path | None:
     name = match[1] or match[2]
-    # The end of a sentence is not a part of the name, unless it is.
+    # Punctuation at the end of a sentence is not part of the name, unless such a file exists.
     for candidate in dict.fromkeys((name, name.rstrip(".,:"))):
         try:
             path = (root / Path(candidate).expanduser()).resolve()
@@ -181,7 +181,7 @@ def _found(match: re.Match[str], root: Path) -> Path | None:
 
 
 def content_of(path: Path, can: Capabilities) -> Block:
-    """A mentioned file as the agent can take it: with its text, or by its address."""
+    """A mentioned file in the form that the agent supports: embedded, or as a link."""
     uri = path.as_uri()
     if path.is_file() and can.embedded is True and path.stat().st_size <= EMBEDDED_SIZE:
         try:
@@ -195,7 +195,7 @@ def content_of(path: Path, can: Capabilities) -> Block:
 
 
 def read_image(path: Path) -> Image:
-    """An image file as content."""
+    """An image file as prompt content."""
     data = read_named(path, max_size=IMAGE_SIZE)
     return Image(base64.b64encode(data).decode(), _kind(data, path))
 
@@ -218,10 +218,10 @@ def blocks(
     can: Capabilities,
     peer: str,
 ) -> list[Block]:
-    """The content of a prompt. Mentions count in what was `typed`: what came from a file or a pipe
-    may be full of at signs that mean something else."""
+    """The content of a prompt. Mentions are only parsed in what was `typed`: text from a file
+    or a pipe may contain many unrelated at signs."""
     if images and can.image is False:
-        raise Unsupported(f"{peer} takes no images, and --image was given")
+        raise Unsupported(f"--image: {peer} does not accept images")
     made: list[Block] = [Text(_sendable(text))]
     made += [content_of(path, can) for path in mentioned(typed, workspace)]
     made += images
@@ -232,7 +232,7 @@ def blocks(
 
 
 def is_piped() -> bool:
-    """Whether something may have been piped to stdin: it is not a terminal, null or closed."""
+    """Whether stdin may have piped input: it is not a terminal, null or closed."""
     if sys.stdin is None or sys.stdin.closed or is_terminal(sys.stdin):
         return False
     try:
@@ -248,7 +248,7 @@ def is_piped() -> bool:
 def read_stdin(
     *, timeout: float | None = None, on_wait: Callable[[str], object] | None = None
 ) -> bytes:
-    """All of stdin. Raises `UsageError` if it is too large, `InputTimeout` if it does not end.
+    """Read all of stdin. Raises `UsageError` if it is too large, `InputTimeout` if it does not end.
 
     `on_wait` is called once if it has not ended after a second.
     """
@@ -265,8 +265,8 @@ def _drain(fd: int, timeout: float | None, on_wait: Callable[[str], object] | No
     import queue
     import threading
 
-    # A thread, for no system call waits for a time for every kind of stdin on every system. It may
-    # be left behind waiting: the process ends without it. `_pump` bounds what the queue holds.
+    # A thread, because no system call waits with a timeout for every kind of stdin on every system.
+    # It may be left waiting: the process ends without it. `_pump` bounds the size of the queue.
     pieces: queue.SimpleQueue[bytes | OSError] = queue.SimpleQueue()
     reader = threading.Thread(target=_pump, args=(fd, pieces.put), name="stdin", daemon=True)
     reader.start()
@@ -295,13 +295,13 @@ def _drain(fd: int, timeout: float | None, on_wait: Callable[[str], object] | No
 
 
 def _pump(fd: int, put: Callable[[bytes | OSError], object]) -> None:
-    """Read to the end, or a little more than may be."""
+    """Read to the end, or slightly beyond the limit."""
     size = 0
     while size <= MAX_PROMPT_SIZE:
         try:
             piece = os.read(fd, CHUNK_SIZE)
         except BlockingIOError:
-            # Another process that shares stdin has set it to non-blocking.
+            # Another process that shares stdin has made it non-blocking.
             import select
 
             select.select([fd], [], [])
@@ -316,14 +316,14 @@ def _pump(fd: int, put: Callable[[bytes | OSError], object]) -> None:
 
 
 def remaining(timeout: float | None, spent: float) -> float | None:
-    """What is left of a time limit, in tenths of a second, and never nothing."""
+    """The rest of a timeout, in tenths of a second, at least one."""
     if timeout is None or spent < 0.1:
         return timeout
     return max(round(timeout - spent, 1), 0.1)
 
 
 def read_named(path: Path, *, max_size: int) -> bytes:
-    """The bytes of a file that the user named: also of a pipe, which ``<(…)`` of a shell makes."""
+    """The bytes of a file named by the user; also of a pipe, such as ``<(…)`` of a shell."""
     try:
         with path.open("rb") as file:
             data = file.read(max_size + 1)
@@ -333,7 +333,7 @@ def read_named(path: Path, *, max_size: int) -> bytes:
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file that the user named, without their ends; ``-`` is stdin."""
+    """The lines of a file named by the user, without newlines; ``-`` is stdin."""
     try:
         if str(path) == "-":
             yield from _lines("stdin", sys.stdin.buffer)

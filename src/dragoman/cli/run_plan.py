@@ -1,8 +1,8 @@
 """Build the run plan (`RunPlan`) from command-line options and configuration.
 
 The plan says which agent to start, in which workspace, with which model, policy and timeouts.
-`prepare` sets a command up by it: renderer, log and trace; an error in the plan is shown in the
-requested output format. Starts nothing: `cli.prompt_session` executes the plan.
+`prepare` sets up the renderer, log and trace for it; an error in the plan is shown in the requested
+output format. Starts nothing: `cli.prompt_session` executes the plan.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from dragoman.policy import PolicySettings
 
 ADDRESSES: Final = ("unix:", "ws://", "wss://")
-"""How the address of an agent that runs begins."""
+"""Prefixes of the address of a running agent."""
 
 MAX_NAME_LENGTH: Final = 200
-"""Characters of a session's name, which every list shows whole. Ids of agents are shorter, too."""
+"""Maximum characters of a session name, which lists never cut. Ids of agents are shorter, too."""
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     peer: str | None
     """The first word."""
     takes_prompt: bool = False
-    """Whether a first word that is not a peer is the first one of the prompt, as for `run`."""
+    """Whether a first word that is not a peer belongs to the prompt, as for `run`."""
     command: tuple[str, ...] | None
     prompt: Sequence[str] = ()
     """The words after the first one."""
@@ -82,59 +82,59 @@ class RunOptions(Struct, frozen=True, kw_only=True):
 
 
 class RunPlan(Struct, frozen=True, kw_only=True):
-    """What is going to happen."""
+    """What a command is going to run."""
 
     is_named: bool = True
     """Whether the first word names the agent. Otherwise it belongs to the prompt."""
     way: LaunchSpec
     enforced: Enforced
-    """How the policy is kept with the agent."""
+    """How the policy is enforced for the agent."""
     name: str
-    """What the agent is called in messages."""
+    """The agent's name in messages."""
     workspace: Path
     policy: ApprovalMode
     rules: PolicySettings | None = None
-    """What the settings say about single permissions, before the policy does."""
+    """Permission rules of the settings, which take precedence over the policy."""
     ceilings: Sequence[RulesPolicy] = ()
-    """The policies of those who delegated to us: nothing here is wider than they are."""
+    """The policies of the delegating agents: nothing here may be wider."""
     lineage: Mapping[str, str] = field(default_factory=dict)
-    """The variables that tell an agent of those, and how deep it is below them."""
+    """Environment variables that pass these policies and the delegation depth to an agent."""
     budgets: Budgets
     format: Any
     model: str | None = None
     mode: str | None = None
     role: str = ""
-    """The kind of work; empty if none was asked for."""
+    """The kind of work; empty if none was requested."""
     mcp_servers: Sequence[Any] = ()
     ignored_servers: Sequence[str] = ()
-    """The names of those of them that the agent leaves out."""
+    """The names of the MCP servers that the agent does not support."""
     dialect: str | None = None
     any_version: bool = False
     terminals: bool = False
-    """Whether the agent may run commands through us, as far as the policy allows them."""
+    """Whether the agent may run commands through us, if the policy allows them."""
     tools_allowed: bool = False
-    """Whether the agent uses tools without asking because the user says so."""
+    """Whether the user lets the agent use tools without asking."""
     env: Sequence[str] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
-    """What a new session is told of its surroundings."""
+    """Context for a new session."""
     max_line_size: int | None = None
     cards: Path | None = None
-    """Where the cards of verified peers are; None if the agent is no peer of ours."""
+    """The directory of the cards of verified peers; None if the agent is not a known peer."""
     notices: Sequence[str] = ()
-    """What the person should know before it begins."""
+    """Notices to show before it starts."""
     agent_stderr: bool = False
-    """Whether to show what the agent writes to its stderr."""
+    """Whether to show the agent's stderr."""
     warm: bool = False
-    """Whether to go through a broker, which keeps the agent for the next command."""
+    """Whether to use a broker, which keeps the agent for the next command."""
     ttl: float | None = None
-    """Seconds that an idle broker stays; None leaves it as it is."""
+    """Seconds that an idle broker stays; None leaves it unchanged."""
     max_idle: int | None = None
-    """How many idle brokers may stay."""
+    """Maximum number of idle brokers."""
     session: str | None = None
-    """The stored session to go on with or to begin: a name, a key, or the agent's own id."""
+    """The stored session to continue or start: a name, a key, or the agent's own id."""
     fresh: bool = False
     brief: bool = False
-    """Whether a new session may take its place where the agent has forgotten it."""
+    """Whether a new session may replace one that the agent has lost."""
     no_wait: bool = False
     """Whether to leave the prompt to the broker."""
     keep_open: bool = False
@@ -142,21 +142,21 @@ class RunPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def whole_policy(self) -> RulesPolicy:
-        """What counts, with rules and ceilings."""
+        """The effective policy, with rules and ceilings."""
         return whole_policy(self.policy, self.rules, self.ceilings)
 
 
 def workspace_of(cwd: Path | None) -> Path:
-    """The folder that a command works in. Raises `UsageError` if it cannot be one."""
+    """The directory that a command works in. Raises `UsageError` if it is invalid."""
     path = (cwd or Path.cwd()).absolute()
-    # Unlike `Path.is_dir`, it takes names that are too long for what they are.
+    # Unlike `Path.is_dir`, it does not raise for names that are too long.
     if not os.path.isdir(path):
         raise UsageError(f"--cwd: not a directory: {_short(path)}")
     try:
         str(path).encode()
     except UnicodeEncodeError:
         raise UsageError(
-            f"the path of the workspace is not UTF-8 text, and an agent has to be told it: {path}"
+            f"the path of the workspace is not UTF-8 text and cannot be sent to an agent: {path}"
         ) from None
     return path
 
@@ -166,7 +166,7 @@ def _short(path: Path) -> str:
 
 
 def plan_of(options: RunOptions) -> RunPlan:
-    """The plan that the options and the configuration make together."""
+    """Build the plan from the options and the configuration."""
     from dragoman.catalogue import load_catalogue
     from dragoman.catalogue.card import CARDS
     from dragoman.catalogue.enforcement import NOT_ENFORCED, enforce
@@ -184,7 +184,7 @@ def plan_of(options: RunOptions) -> RunPlan:
     if wanted is not None:
         if options.dialect is not None:
             raise UsageError(
-                "--dialect: the settings of a session are known for the usual one only"
+                "--dialect: session settings are only supported for the agent's usual dialect"
             )
         from dragoman.catalogue.session_settings import with_settings
 
@@ -242,7 +242,7 @@ def plan_of(options: RunOptions) -> RunPlan:
         mcp_servers=servers,
         dialect=_dialect(options.dialect),
         any_version=options.any_version,
-        # A kept agent is offered them or not for good, whatever the policy of the next prompt is.
+        # A warm agent gets them or not for its lifetime, whatever the policy of the next prompt is.
         terminals=way.descriptor is None
         and not _warm(options, settings)
         and _may_run_commands(policy, settings.policy),
@@ -274,7 +274,7 @@ def _session_settings(options: RunOptions) -> WantedSettings | None:
 def session_settings(
     system_prompt: str | None, allow_tool: Sequence[str], max_turns: int | None
 ) -> WantedSettings:
-    """The settings of a session that the options ask for. Raises `UsageError`."""
+    """The session settings requested by the options. Raises `UsageError`."""
     from dragoman.catalogue.session_settings import WantedSettings
 
     if system_prompt is not None:
@@ -282,7 +282,7 @@ def session_settings(
     if not all(allow_tool):
         raise UsageError("--allow-tool takes the name of a tool")
     if max_turns is not None and max_turns < 1:
-        raise UsageError(f"--max-turns takes a number from 1 on, not {max_turns}")
+        raise UsageError(f"--max-turns must be at least 1, not {max_turns}")
     return WantedSettings(
         system_prompt=system_prompt or "", allow_tool=tuple(allow_tool), max_turns=max_turns
     )
@@ -304,12 +304,14 @@ def _text_or_file(word: str) -> str:
 
 
 def require_tools_may_be_allowed(*, deny_all: bool, ceilings: Sequence[object]) -> None:
-    """Raise `UsageError` if an agent must not use tools without asking."""
+    """Raise `UsageError` if the agent must not use tools without asking."""
     if deny_all:
         raise UsageError("--allow-tool and --deny-all cannot be combined")
     if ceilings:
-        # The agent would not ask, so the policy of the delegating agent could not be kept.
-        raise UsageError("--allow-tool is not possible in delegated work: its policy has to hold")
+        # The agent would not ask, so the policy of the delegating agent could not be enforced.
+        raise UsageError(
+            "--allow-tool cannot be used in delegated work: it would bypass the policy"
+        )
 
 
 def _dialect(word: str | None) -> str | None:
@@ -329,14 +331,14 @@ def _ttl(options: RunOptions, config: Config) -> float | None:
 
 
 def _card(way: LaunchSpec, paths: Paths) -> Card | None:
-    """What was measured of the agent last, if it is a peer of ours."""
+    """The latest card of the agent, if it is a known peer."""
     from dragoman.catalogue.card import CARDS, CardStore
 
     return None if way.descriptor is None else CardStore(paths.data / CARDS).latest(way.name)
 
 
 def within(plan: RunPlan, timeout: float | None) -> RunPlan:
-    """The plan with what is left of its time limit; without a limit it stays as it is."""
+    """The plan with the rest of its time limit; unchanged without a limit."""
     if timeout is None or timeout == plan.budgets.total:
         return plan
     return structs.replace(plan, budgets=_budgets(plan.budgets, timeout))
@@ -345,7 +347,8 @@ def within(plan: RunPlan, timeout: float | None) -> RunPlan:
 def _inherited(
     policy: ApprovalMode, settings: Settings, peer: str, role: str
 ) -> tuple[Sequence[RulesPolicy], Mapping[str, str]]:
-    """What whoever delegated to us may do, and what an agent that we start is told of it."""
+    """The policies of the delegating agents, and the variables that pass them to an agent that
+    we start."""
     from dragoman.runs.lineage import inherited
 
     lineage = inherited()
@@ -361,7 +364,7 @@ def _inherited(
 def _warm(options: RunOptions, settings: Settings) -> bool:
     if options.cold:
         if options.no_wait:
-            raise UsageError("--cold and --no-wait cannot be combined: a broker has to do that")
+            raise UsageError("--cold and --no-wait cannot be combined: --no-wait needs a broker")
         return False
     if options.peer is not None and options.peer.startswith(ADDRESSES):
         return False
@@ -381,8 +384,8 @@ def _session(name: str | None) -> str | None:
 def _with_peer(
     options: RunOptions, catalogue: Catalogue, config: Config, paths: Paths
 ) -> tuple[RunOptions, bool, Sequence[str]]:
-    """The options with the peer that is asked, whether the first word names it, and a notice that
-    says which it is if not. Raises `UnknownPeer` for a first word that was meant as a peer."""
+    """The options with the chosen peer, whether the first word names it, and if not, a notice
+    that names the peer. Raises `UnknownPeer` for a first word that was meant as a peer."""
     word = options.peer
     if options.command is not None:
         if word in catalogue.names and options.prompt:
@@ -393,11 +396,11 @@ def _with_peer(
     from dragoman.runs.default_peer import default_peer
 
     found, why = default_peer(config, catalogue, paths, word=word)
-    return structs.replace(options, peer=found), False, (f"asking {found} ({why})",)
+    return structs.replace(options, peer=found), False, (f"using {found} ({why})",)
 
 
 def _meant_as_peer(word: str, options: RunOptions, catalogue: Catalogue) -> bool:
-    """Whether a first word is a peer, or a mistake in the name of one, and not of the prompt."""
+    """Whether a first word is a peer name, or a misspelt one, and not part of the prompt."""
     if word in catalogue.names or word.startswith(ADDRESSES):
         return True
     if any(character.isspace() for character in word):
@@ -431,7 +434,7 @@ def _budgets(budgets: Budgets, timeout: float | None) -> Budgets:
         return budgets
     if not timeout > 0:
         raise UsageError("--timeout must be a number of seconds greater than 0")
-    # An explicit timeout is the only limit: silence in between is not a reason to stop.
+    # An explicit timeout is the only limit: silence alone does not end the turn.
     return structs.replace(
         budgets,
         initialize=min(budgets.initialize, timeout),
@@ -447,18 +450,18 @@ def _env(given: Sequence[str], own: Sequence[str]) -> list[str]:
 
     for name in given:
         if "=" in name:
-            # A value on a command line stands in the history and in the list of processes.
+            # A value on the command line would be visible in the history and the process list.
             raise UsageError(
                 f"--env takes the name of a variable, not a value: "
                 f"set {name.partition('=')[0]} and name it"
             )
         if name != "*" and VARIABLE.fullmatch(name.removesuffix("*")) is None:
-            raise UsageError(f"--env takes the name of a variable, and {name!r} is none")
+            raise UsageError(f"--env takes the name of a variable, and {name!r} is not one")
     return [*given, *own]
 
 
 def _may_run_commands(policy: ApprovalMode, rules: PolicySettings | None) -> bool:
-    """Whether there are commands that an agent may run, by itself or if a person allows it."""
+    """Whether an agent may run any command, by itself or with the user's permission."""
     if policy in (ApprovalMode.APPROVE_ALL, ApprovalMode.ASK):
         return True
     allowed = () if rules is None else rules.rules
@@ -501,7 +504,7 @@ def prepare(options: RunOptions, trace: Path | None) -> tuple[RunPlan, Renderer]
     asked: Format = _format(options)
     log_for(strict=options.json_strict, verbose=options.verbose)
     if trace is not None:
-        # Agents do not get it: a child sees only variables that are allowed.
+        # Not passed to agents: a child process only gets allowed variables.
         os.environ[TRACE_VARIABLE] = str(trace.absolute())
     try:
         plan = plan_of(options)
@@ -509,15 +512,16 @@ def prepare(options: RunOptions, trace: Path | None) -> tuple[RunPlan, Renderer]
         from dragoman.cli import error_messages
 
         show_as(asked, strict=options.json_strict).failed(error)
-        # Typer lets it pass, and `run` does without typer.
+        # SystemExit passes through typer, and `run` bypasses typer.
         raise SystemExit(int(error_messages.exit_code(error))) from None
     return plan, show_of(plan, options)
 
 
 def show_of(plan: RunPlan, options: RunOptions) -> Renderer:
-    """The renderer of a plan, which has shown its notices. A trace is redacted for its peer."""
+    """The renderer of a plan, after showing the plan's notices. A trace is redacted for its
+    peer."""
     if os.environ.get(TRACE_VARIABLE):
-        # Not at the top: a command without a trace does not load it.
+        # Imported here: a command without a trace does not need it.
         from dragoman.config.secrets import redactor
         from dragoman.rpc.trace import redact_with
 
@@ -533,7 +537,7 @@ def _format(options: RunOptions) -> Format:
 
 
 def shown_as(format: str | None, *, strict: bool) -> Format | None:
-    """The format that was asked for; None leaves it to the settings."""
+    """The requested format; None leaves it to the settings."""
     if strict:
         if format not in (None, "json"):
             raise UsageError(f"--json-strict and --format {format} cannot be combined")
@@ -542,7 +546,7 @@ def shown_as(format: str | None, *, strict: bool) -> Format | None:
 
 
 def log_for(*, strict: bool, verbose: bool) -> None:
-    """Let our own log be seen, or not at all."""
+    """Enable or disable our own log output."""
     log = logging.getLogger("dragoman")
     if strict:
         log.addHandler(logging.NullHandler())

@@ -46,7 +46,7 @@ def test_a_line_is_a_command_of_ours_or_a_prompt(line: str, meant: OwnCommand | 
         ("/modle x", "did you mean /mode or /model? //modle sends it as text"),
         ("/danse", "did you mean /dance? //danse sends it as text"),
         ("/zzzzzz", "/help lists the commands. //zzzzzz sends it as text"),
-        ("/cost all", "/cost stands alone"),
+        ("/cost all", "/cost takes no argument"),
     ],
 )
 def test_a_command_that_nobody_has_is_an_error_with_a_suggestion(line: str, advice: str) -> None:
@@ -115,7 +115,7 @@ def test_files_of_the_workspace_are_completed_where_one_is_mentioned(tmp_path: P
 def test_the_value_in_use_is_marked_also_if_it_is_not_offered() -> None:
     assert choice_page("mode", [("a", "A"), ("b", "B")], "b") == "  a  A\n* b  B\n"
     assert choice_page("mode", [("a", "A")], "x") == "* x\n  a  A\n"
-    assert choice_page("mode", [], None) == "the agent does not tell its modes\n"
+    assert choice_page("mode", [], None) == "the agent does not report its modes\n"
 
 
 def test_the_cost_is_the_sum_of_the_turns_and_says_what_is_unknown() -> None:

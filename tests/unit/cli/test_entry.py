@@ -92,7 +92,7 @@ def test_a_fault_of_ours_says_so_and_keeps_its_traceback(
     raising(ZeroDivisionError("ours"))
     with pytest.raises(ZeroDivisionError):
         entry.run([command])
-    assert "a fault of dragoman itself" in capsys.readouterr().err
+    assert "a bug in dragoman" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_gone_is_no_fault_of_ours(
@@ -104,7 +104,7 @@ def test_a_folder_that_is_gone_is_no_fault_of_ours(
     monkeypatch.chdir(folder)
     folder.rmdir()
     said = shell(command)
-    assert (said.code, "is gone: deleted or moved" in said.err) == (2, True)
+    assert (said.code, "no longer exists: it was deleted or moved" in said.err) == (2, True)
 
 
 def test_an_exit_code_of_a_command_is_the_code_of_the_process(

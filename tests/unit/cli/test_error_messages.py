@@ -32,7 +32,7 @@ def test_a_message_answers_three_questions_in_three_lines() -> None:
     told = error_messages.message(errors.ProgramNotFound("codex"))
     assert told.splitlines() == [
         "dragoman: the program 'codex' was not found",
-        "  what next:   install it, put its folder on the PATH, or name it by its full path",
+        "  what next:   install it, add its directory to the PATH, or give its full path",
         "  whose fault: the machine or the network",
     ]
 
@@ -40,16 +40,16 @@ def test_a_message_answers_three_questions_in_three_lines() -> None:
 @pytest.mark.parametrize(
     ("error", "may_have_run", "said"),
     [
-        (errors.ConnectError("refused"), False, "it may help; nothing was done yet"),
+        (errors.ConnectError("refused"), False, "it may help; nothing has been done yet"),
         (
             errors.ProcessExited(exit_code=3),
             True,
-            "it may help, but look first: part of the work may be done already",
+            "it may help, but check first: part of the work may already be done",
         ),
         (
             errors.InvalidAnswer("malformed"),
             True,
-            "look first: part of the work may be done already",
+            "check first: part of the work may already be done",
         ),
     ],
 )
@@ -94,7 +94,7 @@ def test_every_kind_of_error_has_advice_a_fault_and_a_code(kind: type[DragomanEr
 def test_a_long_error_of_an_agent_is_cut_in_its_middle() -> None:
     text = error_messages.message(errors.RemoteError(-32603, "begin " + "x" * 100_000 + " end"))
     assert len(text) < 3000
-    assert "begin" in text and "(-32603)" in text and "characters left out" in text
+    assert "begin" in text and "(-32603)" in text and "characters omitted" in text
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_limit_is_answered_with_what_to_do_and_nothing_else() -> None:
     error = errors.RemoteError(-32603, "429 Too Many Requests: rate limit exceeded")
     error.may_have_run = True
     assert error_messages.message(error).splitlines()[1:] == [
-        "  what next:   wait until the limit of its provider is lifted, or ask another peer: "
+        "  what next:   wait until its provider lifts the limit, or use another peer: "
         "`dragoman peers`"
     ]
 
@@ -144,19 +144,19 @@ def test_a_limit_is_answered_with_what_to_do_and_nothing_else() -> None:
 def test_a_turn_that_was_cut_short_may_have_done_part_of_the_work() -> None:
     told = error_messages.of_report(report_of(Result(Outcome.CRASHED, "")))
     assert told is not None
-    assert "  try again:   look first: part of the work may be done already\n" in told
+    assert "  try again:   check first: part of the work may already be done\n" in told
 
 
 @pytest.mark.parametrize(
     ("outcome", "error_class", "fault", "what_next"),
     [
         (Outcome.FAILED, "broker_failed", "the machine or the network", "`dragoman broker logs`"),
-        (Outcome.FAILED, "unsupported", "", "leave that out"),
+        (Outcome.FAILED, "unsupported", "", "omit that"),
         (Outcome.QUOTA, "remote_error", "", "wait"),
         (Outcome.TRUNCATED, "over_budget", "", "wait, or raise the limit"),
         (Outcome.DENIED, None, "", "allow it"),
-        (Outcome.REFUSED, None, "the agent", "put it in other words"),
-        (Outcome.OK, None, "the agent", "look at what the check says"),
+        (Outcome.REFUSED, None, "the agent", "rephrase the prompt"),
+        (Outcome.OK, None, "the agent", "read the output of the check"),
     ],
 )
 def test_a_delegation_is_explained_by_its_last_attempt(

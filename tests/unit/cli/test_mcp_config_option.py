@@ -48,13 +48,16 @@ def test_programs_and_addresses_become_servers(tmp_path: Path) -> None:
     ("servers", "why"),
     [
         ([], "expected"),
-        ({"x": 1}, "mcpServers.x is no object"),
-        ({"x": {"type": "carrier-pigeon"}}, "no type 'carrier-pigeon'; there are stdio, http, sse"),
-        ({"x": {"command": "c", "cwd": "/"}}, "stdio servers have no cwd"),
-        ({"x": {}}, "x.command has to be a text"),
-        ({"x": {"command": "c", "args": "a b"}}, "x.args has to be a list of texts"),
-        ({"x": {"command": "c", "env": {"A": 1}}}, "x.env has to be an object of texts"),
-        ({"x": {"url": 3}}, "x.url has to be a text"),
+        ({"x": 1}, "mcpServers.x is not an object"),
+        (
+            {"x": {"type": "carrier-pigeon"}},
+            "unknown type 'carrier-pigeon'; choose from stdio, http, sse",
+        ),
+        ({"x": {"command": "c", "cwd": "/"}}, "unknown keys for stdio servers: cwd"),
+        ({"x": {}}, "x.command must be a string"),
+        ({"x": {"command": "c", "args": "a b"}}, "x.args must be a list of strings"),
+        ({"x": {"command": "c", "env": {"A": 1}}}, "x.env must be an object with string values"),
+        ({"x": {"url": 3}}, "x.url must be a string"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, servers: Any, why: str) -> None:
@@ -66,7 +69,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         read_servers(tmp_path / "missing.json")
     (tmp_path / "bad.json").write_text("{")
-    with pytest.raises(UsageError, match="is no JSON"):
+    with pytest.raises(UsageError, match="is not valid JSON"):
         read_servers(tmp_path / "bad.json")
 
 
@@ -77,5 +80,5 @@ def test_a_mark_at_the_start_is_no_trouble_and_lists_without_end_are_refused(
     file.write_bytes(b'\xef\xbb\xbf{"mcpServers": {}}')
     assert read_servers(file) == []
     file.write_text("[" * 100_000)
-    with pytest.raises(UsageError, match="far too many"):
+    with pytest.raises(UsageError, match="nested too deeply"):
         read_servers(file)

@@ -126,7 +126,7 @@ def test_a_program_is_verified_carefully_and_its_card_is_not_kept(
     assert (first["careful"], first["turns"]) == (True, False)
     assert (second["careful"], second["turns"]) == (False, True)
     assert first["paths"] is None and first["limits"].handshake == 5
-    assert "without credentials" in said.err and "Once more" in said.err
+    assert "without credentials" in said.err and "Repeating" in said.err
 
 
 def test_a_peer_that_fails_gives_its_own_exit_code(shell: Shell, ladder: Ladder) -> None:

@@ -225,7 +225,7 @@ def test_mentions_count_only_in_what_was_typed(workspace: Path) -> None:
 
 
 def test_an_agent_that_takes_no_images_is_named(workspace: Path) -> None:
-    with pytest.raises(Unsupported, match="codex takes no images"):
+    with pytest.raises(Unsupported, match="codex does not accept images"):
         made("x", typed="x", can=Capabilities(image=False), workspace=workspace)
     assert made("x", typed="x", can=Capabilities(image=None), workspace=workspace)
 

@@ -218,4 +218,4 @@ def test_a_file_that_is_mentioned_is_named_to_an_adapter_and_an_image_is_refused
     assert said.out == f"read @notes.md\n\n{file.resolve().as_uri()}\n", said.err
     (shell.cwd / "x.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     said = shell("run", "tool", "look", "--image", "x.png")
-    assert said.code != 0 and "tool takes no images" in said.err
+    assert said.code != 0 and "tool does not accept images" in said.err

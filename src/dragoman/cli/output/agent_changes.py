@@ -12,10 +12,10 @@ from dragoman.events.parts import FileChange
 from dragoman.events.words import FileOp
 
 SHOWN_LINES: Final = 40
-"""Lines of one file's diff that are shown unless all are asked for: a screen holds them."""
+"""Maximum lines shown of one file's diff, unless all are requested: they fit a screen."""
 
 COMPARED_SIZE: Final = 400_000
-"""Characters of two texts together that are compared. Larger ones would take seconds."""
+"""Maximum total characters of two texts to compare. Larger ones would take seconds."""
 
 _WORDS: Final = {
     FileOp.ADD: "new file",
@@ -40,7 +40,7 @@ def lines_of(change: FileChange, *, limit: int | None = SHOWN_LINES) -> list[str
 def _diff(change: FileChange) -> list[str]:
     if change.diff is not None:
         lines = neutral(change.diff).splitlines()
-        # The heading has said which file it is.
+        # The heading already names the file.
         return [line for line in lines if not line.startswith(("--- ", "+++ ", "diff ", "index "))]
     old, new = change.old_text or "", change.new_text
     if new is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HEAD: Final = ("job", "role", "peer", "outcome", "begun", "took", "cost", "verdict", "model")
 DROP: Final = ("model", "took", "begun", "verdict", "cost")
-"""What a narrow terminal does without, the least important first."""
+"""Columns that a narrow terminal drops, least important first."""
 
 
 def as_cells(attempt: AttemptRecord, now: float) -> list[str]:
@@ -37,5 +37,5 @@ def as_cells(attempt: AttemptRecord, now: float) -> list[str]:
 
 
 def as_json(attempt: AttemptRecord) -> dict[str, Any]:
-    """An attempt as a line of JSON, as `ledger export` has it."""
+    """An attempt as a JSON line, as in `ledger export`."""
     return {"type": "Attempt", **msgspec.to_builtins(attempt)}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 HEAD: Final = ("broker", "peer", "state", "callers", "sessions", "memory", "idle", "workspace")
 DROP: Final = ("idle", "sessions", "callers", "memory", "workspace")
-"""What a narrow terminal does without, the least important first. `broker status` has it."""
+"""Columns that a narrow terminal drops, least important first. `broker status` has them."""
 
 Status = Mapping[str, Any]
 
@@ -39,7 +39,7 @@ def as_cells(record: BrokerRecord, status: Status | None, now: float) -> list[st
 
 
 def why_not_one(records: Sequence[BrokerRecord]) -> list[str]:
-    """Lines that say in what brokers of one peer differ, each from the oldest of them."""
+    """Lines that explain how brokers of one peer differ, each from the oldest one."""
     from dragoman.broker.client.brokers import differences
 
     first: dict[str, BrokerRecord] = {}
@@ -53,7 +53,7 @@ def why_not_one(records: Sequence[BrokerRecord]) -> list[str]:
 
 
 def as_json(record: BrokerRecord, status: Status | None) -> dict[str, Any]:
-    """A broker as a line of JSON."""
+    """A broker as a JSON line."""
     return {
         "type": "Broker",
         "broker": record.name,
@@ -70,7 +70,7 @@ def as_json(record: BrokerRecord, status: Status | None) -> dict[str, Any]:
 
 
 def page(record: BrokerRecord, status: Status | None, now: float) -> Neutral:
-    """What is known of a broker, line by line."""
+    """The known facts of a broker, one per line."""
     told = status or {}
     known = {
         "broker": record.name,
@@ -96,7 +96,7 @@ def page(record: BrokerRecord, status: Status | None, now: float) -> Neutral:
 
 
 def state_of(record: BrokerRecord, status: Status | None) -> str:
-    """What it is doing."""
+    """What the broker is doing."""
     if record.draining:
         return "draining"
     state = (status or {}).get("state")
@@ -104,7 +104,7 @@ def state_of(record: BrokerRecord, status: Status | None) -> str:
 
 
 def memory(size: Any) -> str:
-    """Bytes as a person reads them."""
+    """Format bytes for people."""
     number = _seconds(size)
     return "" if number is None else f"{number / 2**20:.0f} MiB"
 

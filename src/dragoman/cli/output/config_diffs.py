@@ -22,7 +22,7 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 def write_diff(
     changes: Iterable[Change], *, cwd: Path | None = None, stream: TextIO | None = None
 ) -> None:
-    """Write what changed to `stream`, which is stdout unless told otherwise."""
+    """Write the changes to `stream` (default: stdout)."""
     stream = stream or sys.stdout
     paint = paint_for(stream)
     for change in changes:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _USAGE: Final = frozenset({UsageError.error_class, Unsupported.error_class})
-"""Errors of what was asked for, such as a model that the peer does not have."""
+"""Errors in the request itself, such as a model that the peer does not have."""
 
 
 class DelegationOutput(DelegationListener):
@@ -40,7 +40,8 @@ class DelegationOutput(DelegationListener):
         self._quiet = isinstance(show, Quiet)
         self._answers_at_end = isinstance(show, TextShow) and show.separate
         if isinstance(show, TextShow) and show.separate:
-            # Only the last attempt has the answer, and which one it is shows at the end.
+            # Only the last attempt has the answer, and which attempt is the last is known only at
+            # the end.
             show.streams_answer = False
 
     def job(self, job: str) -> None:
@@ -81,7 +82,7 @@ class DelegationOutput(DelegationListener):
         self._show.notice(text)
 
     def over(self, done: Delegation, *, terminated: bool = False) -> int:
-        """The delegation is over: show it, and say the exit code."""
+        """Show the end of the delegation and return the exit code."""
         code = exit_code(done, terminated=terminated)
         show = self._show
         if show.broken:
@@ -106,12 +107,12 @@ class DelegationOutput(DelegationListener):
 
 
 def as_json(done: Delegation, code: int) -> dict[str, Any]:
-    """The end of a delegation as its line."""
+    """The result of a delegation as a JSON line."""
     return {"type": "Delegation", "exit_code": code, **done.as_json()}
 
 
 def exit_code(done: Delegation, *, terminated: bool = False) -> int:
-    """How the command ends."""
+    """The exit code of the command."""
     if done.ok:
         return ExitCode.OK
     if done.interrupted:

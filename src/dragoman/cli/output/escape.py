@@ -18,10 +18,10 @@ HIDDEN: Final = frozenset(
     chain(
         # DEL, and C1 controls: some terminals take 0x9B for ESC [.
         range(0x7F, 0xA0),
-        # Characters that turn the direction of writing, so that a command reads otherwise than it
-        # runs.
+        # Characters that change the text direction, so that a command reads differently from what
+        # it runs.
         (0x61C, *range(0x202A, 0x202F), *range(0x2066, 0x206A)),
-        # Characters that take no place, in which a name or a command can hide something.
+        # Zero-width characters, which can hide something in a name or a command.
         (0xAD, 0x34F, 0x180E, *range(0x200B, 0x2010), 0xFEFF),
         (*range(0x2060, 0x2066), *range(0x206A, 0x2070)),
         (*range(0xFFF9, 0xFFFC), *range(0xE0000, 0xE1000)),
@@ -31,14 +31,15 @@ HIDDEN: Final = frozenset(
         range(0x1D173, 0x1D17B),
     )
 )
-"""Characters that JSON leaves as they are and that are not shown or are obeyed."""
+"""Characters that JSON does not escape although a terminal hides or obeys them."""
 
-# Made without a loop in Python: these are thousands, and every command loads them.
+# Built without a Python loop: there are thousands, and every command loads them.
 _POWERLESS: Final[dict[int, str]] = {
     **dict.fromkeys(HIDDEN, "\ufffd"),
-    # Half of a pair, which no encoder takes.
+    # Lone surrogates, which no encoder accepts.
     **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),
-    # Control characters become their pictures: ESC is shown as such, and nothing is lost silently.
+    # Control characters become their Unicode pictures: ESC is visible, and nothing is lost
+    # silently.
     **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in _KEPT},
     0x7F: "\u2421",
     0x2028: "\n",
@@ -48,13 +49,13 @@ _POWERLESS: Final[dict[int, str]] = {
 _JOINED: Final = re.compile(
     "(?<=[\u2600-\u27bf\ufe0f\U0001f000-\U0001faff])\u200d(?=[\u2600-\u27bf\U0001f000-\U0001faff])"
 )
-"""A joiner between two pictures makes one of them, and hides nothing."""
+"""A zero-width joiner between two emoji combines them and hides nothing."""
 
 
 class Neutral(str):
-    """Text that can be written to a terminal: made by `neutral`, or of our own making.
+    """Text that is safe to write to a terminal: made by `neutral`, or our own literal.
 
-    Adding to it gives such a text again. Whatever else is made of it is a plain `str`.
+    Concatenating two of them gives a `Neutral` again. Every other operation gives a plain `str`.
     """
 
     __slots__ = ()
@@ -64,10 +65,10 @@ class Neutral(str):
 
 
 def neutral(text: str) -> Neutral:
-    """The text without anything that a terminal would obey, beside newlines and tabs.
+    """Escape everything in the text that a terminal would obey, except newlines and tabs.
 
-    A carriage return before a newline is dropped; alone it is shown, because it could overwrite the
-    line that it ends.
+    A carriage return before a newline is dropped; a lone one is shown, because it could overwrite
+    its line.
     """
     if isinstance(text, Neutral):
         return text
@@ -79,11 +80,11 @@ def neutral(text: str) -> Neutral:
 
 
 def one_line(text: str, *, width: int = 0) -> Neutral:
-    """The same on one line, cut to `width` characters where that is not 0."""
+    """`neutral` on one line, cut to `width` characters unless that is 0."""
     flat = " ".join(str(neutral(text)).split())
     return Neutral(flat if not width or len(flat) <= width else flat[: max(width - 1, 0)] + "…")
 
 
 def joined(separator: str, parts: Iterable[str]) -> Neutral:
-    """Several texts as one, each made neutral that is not."""
+    """Join texts, escaping those that are not `Neutral`."""
     return Neutral(neutral(separator).join(map(neutral, parts)))

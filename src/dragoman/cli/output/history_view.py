@@ -28,7 +28,7 @@ class HistoryView(TextShow):
 
     def event(self, event: model.Event) -> None:
         if event.replay:
-            # To the rest of the output it is news.
+            # Other output must start a new line after it.
             event = replace(event, replay=False)
         if isinstance(event, model.TurnStarted):
             self.asked("".join(b.text for b in event.prompt if isinstance(b, Text)))
@@ -41,12 +41,12 @@ class HistoryView(TextShow):
             super().event(event)
 
     def asked(self, prompt: str) -> None:
-        """Somebody asked for this."""
+        """Show the prompt of a turn."""
         for line in neutral(prompt).splitlines() or [""]:
             self._line(f"> {line}", "bold")
 
     def over(self, outcome: str) -> None:
-        """A turn has ended like this."""
+        """Show the outcome of a turn."""
         self._line(f"[{neutral(outcome)}]", "dim")
         self._line("")
         self._answered_something = False
@@ -54,7 +54,7 @@ class HistoryView(TextShow):
 
 
 class Answers(TextShow):
-    """Shows what the agent said, and nothing else, as it is."""
+    """Prints only the agent's text, unchanged."""
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
         super().__init__(out, err)

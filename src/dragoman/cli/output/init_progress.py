@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class InitProgress:
-    """What has been done so far, for the last word and for an interrupt."""
+    """The progress so far, for the summary and for an interrupt."""
 
     installed: list[str] = field(default_factory=list)
     verified: list[str] = field(default_factory=list)
@@ -60,7 +60,7 @@ class InitOutput:
             for row in (*found.installed, *found.missing):
                 self._json(row_as_json(row))
             return
-        self._head("What is installed here")
+        self._head("Installed agents")
         told = []
         for row in found.installed:
             peer = row.descriptor
@@ -69,7 +69,9 @@ class InitOutput:
         for line in aligned(told):
             self._line(line)
         if not found.installed:
-            self._line("No agent yet but scout, which is part of dragoman. Install one, such as:")
+            self._line(
+                "No agent found except scout, which ships with dragoman. Install one, such as:"
+            )
             from dragoman.setup.init import suggestions
 
             for hint in suggestions(found):
@@ -79,18 +81,18 @@ class InitOutput:
             self._line(f"not installed: {names}", style="dim")
 
     def verifying(self, *, turns: bool) -> None:
-        model = "with turns of their models" if turns else "without asking their models anything"
-        self._head(f"Does it work? Each is started and tried, {model}")
+        model = "with turns of their models" if turns else "without calling their models"
+        self._head(f"Verifying: each one is started and tested, {model}")
 
     def rung(self, name: str, result: RungResult) -> None:
-        """A rung is done; on a terminal one line says how far everybody is."""
+        """A step is done. On a terminal one line shows the progress of all peers."""
         self._waiting[name] = result.rung
         if self._format is ListFormat.TEXT and is_terminal(sys.stderr):
             told = ", ".join(f"{peer}: {rung}" for peer, rung in self._waiting.items())
             self._show(cut(one_line(f"   ... {told}"), width_of(sys.stderr) - 1))
 
     def proof(self, proof: VerifiedPeer) -> None:
-        # A peer may be tried twice: the last time counts.
+        # A peer may be verified twice: the last result counts.
         for names in (self.done.verified, self.done.failed):
             names[:] = [name for name in names if name != proof.name]
         (self.done.verified if proof.ready else self.done.failed).append(proof.name)
@@ -107,17 +109,17 @@ class InitOutput:
                 self._line(f"    what to do: {proof.cure}")
 
     def _to_know(self, proof: VerifiedPeer) -> None:
-        """What there is to know of a peer, each in one line, and the command that shows more."""
+        """Remarks about a peer, one per line, and the command that shows more."""
         from dragoman.catalogue.card import to_know
 
         lines = to_know(proof.card) if proof.card is not None else []
         for line in lines:
-            self._line(f"    to know: {line}", style="dim")
+            self._line(f"    note: {line}", style="dim")
         if lines:
             self._line(f"    more: dragoman peers show {proof.name}", style="dim")
 
     def choosing(self) -> None:
-        self._head("Who may be delegated to")
+        self._head("Peers for delegation")
 
     def enabled(self, names: Sequence[str], notes: Sequence[str], file: str) -> None:
         self.done.enabled = list(names)
@@ -128,13 +130,13 @@ class InitOutput:
         elif names:
             self._line(f"enabled: {', '.join(names)} (in {file})")
         else:
-            self._line("Nobody is enabled, so scout has to do.")
+            self._line("No peer is enabled, so scout is used.")
         for note in notes:
             if self._format is ListFormat.TEXT:
                 self._line(note)
 
     def delegating(self, request: DelegationRequest) -> None:
-        self._head(f'A first piece of work: dragoman delegate {request.role} "{request.prompt}"')
+        self._head(f'First task: dragoman delegate {request.role} "{request.prompt}"')
 
     # -- the end
 
@@ -150,16 +152,16 @@ class InitOutput:
             for line in self._let_down(done, failure):
                 self._line(line, bare=True)
         elif not done.ok:
-            self._line(f"Even {done.final.peer} could not do it: `dragoman doctor`", bare=True)
+            self._line(f"Even {done.final.peer} failed: run `dragoman doctor`", bare=True)
         elif self.done.installed and not self.done.enabled:
-            self._line(f"{done.answered} answered, but none of your agents is in use.", bare=True)
+            self._line(f"{done.answered} answered, but none of your agents is enabled.", bare=True)
         else:
-            self._line(f"It works: {done.answered} answered. Go on with", bare=True)
+            self._line(f"It works: {done.answered} answered. Next steps:", bare=True)
             for line in self._next(request):
                 self._line(line)
 
     def interrupted(self, code: int) -> None:
-        """Say what stays of what was begun."""
+        """Report which completed steps are kept after an interrupt."""
         self._show("")
         if self._format is ListFormat.JSON:
             self._json(self.as_json(code, interrupted=True))
@@ -171,9 +173,9 @@ class InitOutput:
             )
             if names
         ]
-        stays = f"This is done and stays: {'; '.join(kept)}." if kept else "Nothing was changed."
+        stays = f"Done and kept: {'; '.join(kept)}." if kept else "Nothing was changed."
         put_err(
-            neutral(f"dragoman: interrupted. {stays} `dragoman init` goes on from there.") + "\n"
+            neutral(f"dragoman: interrupted. {stays} `dragoman init` continues from there.") + "\n"
         )
 
     def as_json(self, code: int, *, interrupted: bool = False) -> dict[str, Any]:
@@ -193,9 +195,9 @@ class InitOutput:
 
     def _let_down(self, done: Delegation, failure: AttemptReport) -> list[str]:
         told = failure.failure.message if failure.failure is not None else failure.stop
-        lines = [f"{failure.peer} did not do it: {failure.outcome.value}{told and ': ' + told}"]
+        lines = [f"{failure.peer} failed: {failure.outcome.value}{told and ': ' + told}"]
         if done.ok:
-            lines.append(f"{done.answered} answered in its place.")
+            lines.append(f"{done.answered} answered instead.")
         return [*lines, f"To find out more: dragoman run {failure.peer} hello"]
 
     def _next(self, request: DelegationRequest) -> list[str]:
@@ -217,7 +219,7 @@ class InitOutput:
     def _line(self, text: str, *, bare: bool = False, style: str = "", mark: str = "") -> None:
         if self._format is ListFormat.TEXT:
             self._show("")
-            # Peers have their say in it, so it is made harmless before it gets a colour.
+            # It contains text of peers, so it is escaped before it is coloured.
             words = self._paint(" ".join(neutral(text).splitlines()), *filter(None, [style]))
             before = joined("", ["" if bare else "   ", mark, "  " if mark else ""])
             self._out.write_lines(joined("", [before, words, "\n"]))
@@ -228,14 +230,14 @@ class InitOutput:
 
     def _write(self, text: str) -> None:
         self._out.write(text)
-        # It may take a while to the next one.
+        # The next line may take a while.
         self._out.flush()
 
     def _show(self, status: str) -> None:
-        """Put this in place of what was last shown to whoever waits."""
+        """Replace the progress line on the terminal."""
         if self._status or status:
             blank = " " * len(self._status)
-            # The loss of a terminal is reported by a signal.
+            # A closed terminal is reported by a signal.
             with suppress(OSError):
                 put(sys.stderr, Neutral(f"\r{blank}\r"), status)
                 sys.stderr.flush()
@@ -243,7 +245,7 @@ class InitOutput:
 
 
 def proof_as_json(proof: VerifiedPeer) -> dict[str, Any]:
-    """A verified peer as its line."""
+    """A verified peer as a JSON line."""
     from dragoman.catalogue.card import to_know
     from dragoman.verify.report import proved
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 HEAD: Final = ("job", "state", "peer", "begun", "took", "session", "prompt")
 DROP: Final = ("session", "took", "begun")
-"""What a narrow terminal does without, the least important first."""
+"""Columns that a narrow terminal drops, least important first."""
 
 SHOWN_PROMPT: Final = 60
-"""Characters of a prompt in a list."""
+"""Maximum characters of a prompt in a list."""
 
 
 def as_cells(job: JobRecord, now: float) -> list[str]:
@@ -36,7 +36,7 @@ def as_cells(job: JobRecord, now: float) -> list[str]:
 
 
 def state_of(job: JobRecord) -> str:
-    """How it stands, or how it ended, and whether all of that is stored."""
+    """The state or outcome of a job, and whether all of its events are stored."""
     told = job.outcome or job.state if job.state == "ended" else job.state
     missing = job.missing_events
     events = "event" if missing == 1 else "events"
@@ -44,7 +44,7 @@ def state_of(job: JobRecord) -> str:
 
 
 def took(job: JobRecord, now: float) -> str:
-    """How long it ran, so far or in all."""
+    """How long the job has run, or ran in total."""
     if job.started_at is None:
         return ""
     ended_at = now if job.ended_at is None else job.ended_at
@@ -52,7 +52,7 @@ def took(job: JobRecord, now: float) -> str:
 
 
 def stderr_of(job: JobRecord) -> str:
-    """The end of the agent's stderr, as lines for a person; empty if none is stored."""
+    """The end of the agent's stderr, formatted as lines; empty if none is stored."""
     from dragoman.cli.error_messages import stderr_lines
 
     tail = (job.failure or {}).get("stderr_tail")
@@ -60,7 +60,7 @@ def stderr_of(job: JobRecord) -> str:
 
 
 def as_json(job: JobRecord) -> dict[str, Any]:
-    """A job as a line of JSON."""
+    """A job as a JSON line."""
     return {
         "type": "Job",
         "job": job.id,

@@ -25,7 +25,7 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
 def _pair(code: int) -> list[int]:
-    """The two halves of a character that JSON escapes as two."""
+    """The surrogate pair as which JSON escapes one character."""
     high, low = divmod(code - 0x10000, 0x400)
     return [0xD800 + high, 0xDC00 + low]
 
@@ -35,16 +35,16 @@ _OBEYED: Final = {
     for code in HIDDEN
     for units in [[code] if code < 0x10000 else _pair(code)]
 }
-"""Characters that JSON leaves as they are and a terminal obeys or hides, as their escapes."""
+"""The escapes of characters that JSON does not escape although a terminal hides or obeys them."""
 
 
 def escaped(text: str) -> str:
-    """JSON with nothing in it that a terminal obeys or hides; it means the same."""
+    """Escape everything in JSON text that a terminal hides or obeys; the value stays the same."""
     return text.translate(_OBEYED)
 
 
 def encode(value: Any, stream: TextIO) -> str:
-    """One value as a line of JSON that this stream can take and no terminal obeys."""
+    """One value as a JSON line that the stream can encode and that is safe on a terminal."""
     text = escaped(_encoder.encode(value).decode())
     if not text.isascii() and (stream.encoding or "utf-8").lower().replace("-", "") != "utf8":
         import json
@@ -54,22 +54,22 @@ def encode(value: Any, stream: TextIO) -> str:
 
 
 def write_json(value: Any, *, stream: TextIO | None = None) -> None:
-    """Write one value as one line to `stream`, which is stdout unless told otherwise."""
+    """Write one value as one line to `stream` (default: stdout)."""
     stream = stream or sys.stdout
     put_data(stream, encode(value, stream))
-    # A line is of use when it comes, not when a buffer is full.
+    # Flush each line: readers need it now, not when a buffer is full.
     stream.flush()
 
 
 def of_event(event: model.Event) -> dict[str, Any]:
-    """An event as its line."""
+    """An event as a JSON line."""
     told: dict[str, Any] = msgspec.to_builtins(event, enc_hook=str)
     del told["raw"]
     return told
 
 
 def of_error(error: DragomanError) -> dict[str, Any]:
-    """An error as its line, with the same answers that a person gets."""
+    """An error as a JSON line, with the same advice that people get."""
     return {
         "type": "Error",
         "error": error.error_class,
@@ -84,7 +84,7 @@ def of_error(error: DragomanError) -> dict[str, Any]:
 
 
 def of_report(report: TurnReport) -> dict[str, Any]:
-    """The end of a turn as its line."""
+    """The result of a turn as a JSON line."""
     result = report.result
     return {
         "type": "Result",
@@ -114,7 +114,7 @@ def of_report(report: TurnReport) -> dict[str, Any]:
 
 
 class JsonLines(Renderer):
-    """Shows every event as a line. Strict: stderr stays empty, too."""
+    """Prints every event as a JSON line. Strict: stderr stays empty."""
 
     def __init__(
         self, out: TextIO | None = None, err: TextIO | None = None, *, strict: bool = False

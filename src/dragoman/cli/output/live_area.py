@@ -1,10 +1,9 @@
 """The last rows of a terminal, redrawn in place: the open block of a turn and the status line.
 
-`LiveText` is what a renderer uses: it takes text, lines, a plan and a status. `LiveArea` draws. The
-cursor stays at the first row of the area, so erasing from there is right after a change of the
-window's size too, whether the terminal breaks long rows anew or cuts them. Other output makes the
-area give way (`output.terminal.held`): what has been shown of the open block is kept, and the
-status line is erased.
+Renderers use `LiveText`, which takes text, lines, a plan and a status; `LiveArea` draws. The cursor
+stays at the first row of the area, so erasing from there is correct after a resize too, whether the
+terminal rewraps long rows or cuts them. Before other output (`output.terminal.held`) the shown part
+of the open block becomes final and the status line is erased.
 """
 
 from __future__ import annotations
@@ -31,26 +30,26 @@ from dragoman.cli.output.terminal import (
 from dragoman.events.words import Role
 
 STATUS_DELAY: Final = 0.2
-"""Seconds until a status is shown: a command that is faster than that does not flicker."""
+"""Seconds until a status is shown, so that a fast command does not flicker."""
 
 TICK_INTERVAL: Final = 0.25
-"""Seconds between two looks at the time and at the size of the window."""
+"""Seconds between two checks of the time and the window size."""
 
 MIN_WIDTH: Final = 20
 DEFAULT_HEIGHT: Final = 24
 
 SPARE_ROWS: Final = 2
-"""Rows of the window that the open block leaves free: the status line, and one for the cursor."""
+"""Rows of the window that the open block leaves free: the status line and the cursor's row."""
 
 PENDING_SIZE: Final = 64 * 1024
-"""Characters of finished rows that wait for the next turn of the loop."""
+"""Maximum characters of finished rows that wait for the next iteration of the loop."""
 
 
 class LiveArea:
-    """Draws finished rows once, and the open rows and the status line below them again and again.
+    """Draws finished rows once, and redraws the open rows and the status line below them.
 
-    Used in the thread of the loop. Only `give_way`, `last_words` and `close` are called by others,
-    while nothing else can be written (`held.alone`).
+    Used in the loop's thread. Only `give_way`, `last_words` and `close` are called from other
+    threads, while nothing else can write (`held.alone`).
     """
 
     def __init__(
@@ -61,8 +60,8 @@ class LiveArea:
         open_rows: Callable[[int, int], list[Neutral]],
         on_close: Callable[[], None],
     ) -> None:
-        """`write` writes to the stream at once. `open_rows` has the open rows for a width, at most
-        so many; `on_close` finishes them."""
+        """`write` writes to the stream at once. `open_rows` returns at most so many open rows
+        for a width; `on_close` finishes them."""
         self.stream = stream
         self._write = write
         self._open_rows = open_rows
@@ -76,7 +75,7 @@ class LiveArea:
         self._pending: list[Neutral] = []
         self._pending_size = 0
         self._drawn: tuple[list[Neutral], Neutral, tuple[int, int]] | None = None
-        """The open rows and the status on the screen, and the size of the window then."""
+        """The open rows and the status on the screen, and the window size when they were drawn."""
         self.frozen = False
         """Whether the open rows were made final by other output since the last draw."""
         self._in_line = False
@@ -101,7 +100,7 @@ class LiveArea:
         return max(self.size[1] - SPARE_ROWS, 1)
 
     def status(self, doing: str, details: Callable[[], str] | None = None) -> None:
-        """Show what is happening; nothing if it is empty. The time counts from the first one."""
+        """Show a status; an empty one removes it. The time counts from the first status."""
         if doing and not self._doing:
             self._since = time.monotonic()
             self._show_status_at = self._since + STATUS_DELAY
@@ -112,13 +111,13 @@ class LiveArea:
         self.changed()
 
     def add(self, text: Neutral) -> None:
-        """Write finished lines, soon."""
+        """Write finished lines at the next draw."""
         self._pending.append(text)
         self._pending_size += len(text)
         self.changed(now=self._pending_size > PENDING_SIZE)
 
     def changed(self, *, now: bool = False) -> None:
-        """Draw soon: what one turn of the loop changes is drawn at once."""
+        """Schedule a draw: all changes of one loop iteration are drawn together."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -140,7 +139,7 @@ class LiveArea:
         self.draw()
 
     def _ticked(self) -> None:
-        """Draw again and again while there is a status: its time changes, and the window may."""
+        """Redraw while there is a status: its time and the window size change."""
         if self._tick is not None:
             self.draw()
         loop = asyncio.get_running_loop()
@@ -187,7 +186,7 @@ class LiveArea:
     # -- for other output
 
     def give_way(self, stream: TextIO, text: str) -> None:
-        """Other output is about to be written: keep the open rows and erase the status."""
+        """Called before other output is written: keep the open rows and erase the status."""
         if stream is not self.stream and not is_terminal(stream):
             return
         if threading.get_ident() == self._thread and self._pending:
@@ -200,20 +199,21 @@ class LiveArea:
             self._write(last)
 
     def last_words(self) -> Neutral:
-        """What leaves only lines on the terminal as it is now; empty if nothing is drawn."""
+        """The output that would leave only complete lines on the terminal now; empty if nothing
+        is drawn."""
         if self._drawn is None:
             return Neutral("")
         return joined("", [Neutral(ERASE_BELOW), *(row + "\n" for row in self._drawn[0])])
 
     def settle(self) -> None:
-        """Leave only lines: the status is erased, and what is open stays as it is."""
+        """Leave only complete lines: erase the status, keep the open rows."""
         with held.alone():
             self._on_close()
             self.draw()
             self.give_way(self.stream, "\n")
 
     def close(self) -> None:
-        """The same, and draw no status any more."""
+        """`settle`, and draw no status after it."""
         self._doing = ""
         if self._tick is not None:
             self._tick.cancel()
@@ -231,10 +231,10 @@ class LiveText:
         self._stream: MarkdownStream | PlainStream | None = None
         self._plan_id = ""
         self._plan: list[tuple[str, ...]] = []
-        """The lines of a plan that nothing was written behind, each a text and its styles."""
+        """The lines of the plan at the end of the output, each a text and its styles."""
 
     def say(self, role: Role, text: str) -> None:
-        """More of what the agent says; `end` ends it."""
+        """Add text of the agent; `end` ends the message."""
         self._thaw()
         self.end_plan()
         if self._stream is None:
@@ -248,7 +248,7 @@ class LiveText:
         self._add(rows)
 
     def end(self) -> None:
-        """What is being said or planned is over: the next output begins a line."""
+        """End the open text or plan: the next output starts a line."""
         self._thaw()
         self.end_plan()
         if self._stream is not None:
@@ -257,13 +257,13 @@ class LiveText:
             self._add(rows)
 
     def line(self, text: str, *styles: str) -> None:
-        """A line of ours."""
+        """Write one of our own lines."""
         self.end()
         self._area.add(lines_of(neutral(text), self._area.size[0], self._paint, *styles))
 
     def plan(self, plan_id: str, lines: Sequence[tuple[str, ...]]) -> None:
-        """Show lines of a plan, each a text and its styles. They stay open: until other output is
-        written behind them, the next lines of the same plan take their place."""
+        """Show lines of a plan, each a text and its styles. They stay open: the next lines of
+        the same plan replace them, until other output follows."""
         if not self.has_open_plan(plan_id):
             self.end()
         self._plan_id, self._plan = plan_id, list(lines)
@@ -272,22 +272,22 @@ class LiveText:
         self._area.changed()
 
     def has_open_plan(self, plan_id: str) -> bool:
-        """Whether nothing was written behind the last lines of a plan."""
+        """Whether the lines of the plan are still the last output."""
         self._thaw()
         return bool(self._plan) and self._plan_id == plan_id
 
     def end_plan(self) -> None:
-        """The plan is above other output from now on."""
+        """Make the plan final: other output follows it."""
         lines, self._plan = self._plan, []
         for text, *styles in lines:
             self._area.add(lines_of(neutral(text), self._area.size[0], self._paint, *styles))
 
     def status(self, doing: str, details: Callable[[], str] | None = None) -> None:
-        """What is happening now; `details` is asked at every draw."""
+        """Set the status; `details` is called at every draw."""
         self._area.status(doing, details)
 
     def flush(self) -> None:
-        """Write everything that is not on the screen yet."""
+        """Write everything that is not yet on the screen."""
         if not is_running():
             self.end()
         self._area.draw()
@@ -299,7 +299,7 @@ class LiveText:
             self._area.changed()
 
     def _thaw(self) -> None:
-        """Forget of the open block what other output has made final."""
+        """Drop the part of the open block that other output has made final."""
         if self._area.frozen:
             self._area.frozen = False
             self._plan = []
@@ -318,7 +318,7 @@ class LiveText:
 
 
 def is_running() -> bool:
-    """Whether there is a loop, which will draw again, so that rows may stay open."""
+    """Whether there is a loop that will draw again, so that rows may stay open."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -327,7 +327,7 @@ def is_running() -> bool:
 
 
 def is_unicode(stream: TextIO) -> bool:
-    """Whether a stream can show bullets and lines."""
+    """Whether the stream can encode bullets and lines."""
     with suppress(AttributeError):
         return (stream.encoding or "").lower().replace("-", "") == "utf8"
     return False

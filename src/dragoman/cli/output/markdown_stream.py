@@ -1,9 +1,9 @@
-"""Markdown as rows of a terminal, while it streams.
+"""Render Markdown as terminal rows while it streams.
 
-A line break of the source is one on the screen: agents also write what is not Markdown. So every
+Line breaks of the source are kept, because agents also write text that is not Markdown. So every
 line is a block of its own, except in a table and in fenced code. Finished rows are returned once;
-the rows of the open line or table can be asked for at any time. Within a line `output.styled_rows`
-knows the markup.
+the rows of the open line or table can be requested at any time. Inline markup is parsed by
+`output.styled_rows`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dragoman.cli.output.tables import GAP, columns, fit, folded, line, longest_
 from dragoman.cli.output.terminal import Paint
 
 MAX_PARSED: Final = 4000
-"""Characters of a line in which markup is looked for. Reading it takes the square of that."""
+"""Maximum characters of a line in which markup is parsed. Parsing takes quadratic time."""
 
 MAX_TABLE_ROWS: Final = 200
-"""Rows of a table that are kept until it ends: the widths of its columns depend on all of them."""
+"""Maximum buffered rows of a table: its column widths depend on all of them."""
 
 RULE_WIDTH: Final = 20
 
@@ -37,26 +37,27 @@ _CELLS: Final = re.compile(r"(?<!\\)\|")
 
 
 class MarkdownStream:
-    """One message. Text that is handed in must be neutral."""
+    """Renders one message. The text must be neutral."""
 
     def __init__(self, paint: Paint, *, unicode: bool = True) -> None:
         self._paint = paint
         self._bullet, self._bar, self._dash = "•│─" if unicode else "*|-"
         self._line = ""
-        """The open line, or what is left of it."""
+        """The open line, or the rest of it."""
         self._prefix: Neutral | None = None
-        """What stands before the rows of a line whose beginning is final; None at a beginning."""
+        """The prefix of the rows of a line whose beginning is final; None at the start of a
+        line."""
         self._line_styles: tuple[str, ...] = ()
         self._fence = ""
         self._table: list[str] = []
         self._widths: list[int] = []
-        """The widths of the columns of a table whose first rows are final."""
+        """The column widths of a table whose first rows are final."""
         self._width = 0
         self._shown = 0
-        """Characters of the open line that the last `open_rows` had in them."""
+        """Characters of the open line that the last `open_rows` covered."""
 
     def feed(self, text: str, width: int) -> list[Neutral]:
-        """Add text. Returns the rows that are final."""
+        """Add text. Returns the rows that became final."""
         self._width = width
         done: list[Neutral] = []
         if self._prefix is not None and not self._line and not self._fence:
@@ -71,7 +72,7 @@ class MarkdownStream:
         return done + self._settle(width, all_but_last=len(self._line) > MAX_PARSED)
 
     def end(self, width: int) -> list[Neutral]:
-        """The message is over. Returns the rest of its rows."""
+        """End the message. Returns its remaining rows."""
         self._width = width
         done = self._end_line(width) if self._line or self._prefix is not None else []
         done += self._end_table(width)
@@ -88,14 +89,14 @@ class MarkdownStream:
         return rows[-height:]
 
     def shrink(self, width: int, height: int) -> list[Neutral]:
-        """The rows that have to be final because no more than `height` can be open."""
+        """The rows that must become final because at most `height` can be open."""
         self._width = width
         if self._table:
             return self._final_table(width) if len(self._table_rows(width)) > height else []
         return self._settle(width, all_but_last=True) if len(self._rows(width)) > height else []
 
     def freeze(self) -> None:
-        """The last `open_rows` were made final: other output has been written behind them."""
+        """The last `open_rows` became final: other output was written after them."""
         self._table, self._widths = [], []
         if self._shown:
             self._begin_rest()
@@ -115,10 +116,10 @@ class MarkdownStream:
             done = self._end_table(width)
             self._fence = "" if self._fence else fence[1]
             if name := fence[2].strip():
-                # The fence itself is not shown, only the name of its language.
+                # The fence is not shown, only the name of its language.
                 done.append(self._paint(f"  {name}", "dim"))
         elif self._fence:
-            # In one piece, so that it can be copied: the terminal breaks what is too long.
+            # Not wrapped, so that it can be copied: the terminal breaks long lines.
             lead = "  " if began and source else ""
             done = [self._paint(lead + source, "cyan")]
         else:
@@ -129,12 +130,12 @@ class MarkdownStream:
         return done
 
     def _is_fence(self, found: re.Match[str]) -> bool:
-        """Whether a line begins fenced code, or ends the one that is open."""
+        """Whether a line opens or closes a code fence."""
         return not self._fence or (found[1].startswith(self._fence) and not found[2].strip())
 
     def _settle(self, width: int, *, all_but_last: bool = False) -> list[Neutral]:
-        """The rows of the open line that cannot change any more; they leave it. With
-        `all_but_last` also those that could."""
+        """Remove and return the rows of the open line that cannot change any more; with
+        `all_but_last` also those that still could."""
         if not all_but_last and (
             self._fence or self._table or (self._prefix is None and _TABLE.match(self._line))
         ):
@@ -153,7 +154,7 @@ class MarkdownStream:
         return [row.text for row in rows[:final]]
 
     def _begin_rest(self) -> None:
-        """The beginning of the open line is final: keep what goes before its other rows."""
+        """The beginning of the open line is final: keep the prefix for its other rows."""
         if self._fence:
             self._prefix = Neutral("")
         elif self._prefix is None:
@@ -168,7 +169,7 @@ class MarkdownStream:
         return rows_of(found.pieces, width, self._paint, first=first, others=others)
 
     def _inline(self) -> tuple[Neutral, Neutral, Inline]:
-        """The open line: what goes before its first row and the others, and its text."""
+        """The open line: the prefixes of its first row and of the others, and its text."""
         first, others, begin, styles = self._layout()
         found = inline(self._line[begin:MAX_PARSED])
         if begin or styles:
@@ -183,7 +184,8 @@ class MarkdownStream:
         return first, others, found
 
     def _layout(self) -> tuple[Neutral, Neutral, int, tuple[str, ...]]:
-        """What goes before the first row and the others, where the text begins, its styles."""
+        """The prefixes of the first row and of the others, where the text begins, and its
+        styles."""
         if self._prefix is not None:
             return self._prefix, self._prefix, 0, self._line_styles
         source, none = self._line, Neutral("")
@@ -195,7 +197,7 @@ class MarkdownStream:
             return none, none, found.start(2), styles
         first = others = none
         at, used = 0, 0
-        # Half of the window is left for the text.
+        # Leave half of the window for the text.
         most = self._width // 2
         while used < most:
             if quote := _QUOTE.match(source, at):
@@ -211,7 +213,7 @@ class MarkdownStream:
             else:
                 break
         if not at:
-            # The rest of an indented line belongs below its beginning.
+            # The rest of an indented line is aligned with its beginning.
             indent = min(len(source) - len(source.lstrip(" ")), most)
             return neutral(" " * indent), neutral(" " * indent), indent, ()
         return first, others, at, styles
@@ -224,7 +226,7 @@ class MarkdownStream:
         return rows
 
     def _final_table(self, width: int) -> list[Neutral]:
-        """The rows of the open table, which goes on with columns of the same widths."""
+        """The rows of the open table, which continues with the same column widths."""
         rows = self._table_rows(width)
         if len(self._table) > 1 and _DIVIDER.match(self._table[1]):
             cells = [_cells(source) for at, source in enumerate(self._table) if at != 1]
@@ -233,7 +235,7 @@ class MarkdownStream:
         return rows
 
     def _fitted(self, cells: list[list[str]], width: int) -> list[int]:
-        """The widths of columns with which no word is cut; empty if the window is too narrow."""
+        """Column widths that cut no word; empty if the window is too narrow."""
         least = [max(map(longest_word, column)) for column in zip(*cells, strict=True)]
         if sum(least) + GAP * (len(least) - 1) > width:
             return []
@@ -258,7 +260,7 @@ class MarkdownStream:
         ]
 
     def _later_rows(self, width: int) -> list[Neutral]:
-        """Rows below those that are final."""
+        """Rows that follow the final ones."""
         made: list[Neutral] = []
         for source in self._table:
             cells = _cells(source)
@@ -270,7 +272,7 @@ class MarkdownStream:
         return made
 
     def _records(self, head: list[str], body: list[list[str]], width: int) -> list[Neutral]:
-        """A table that is too wide for the terminal: the cells of a row, one below the other."""
+        """A table that is too wide for the terminal: the cells of each row below each other."""
         made: list[Neutral] = []
         for row in body or [[""] * len(head)]:
             if made:
@@ -291,13 +293,13 @@ def _cells(source: str) -> list[str]:
 
 
 def _squared(rows: list[list[str]]) -> list[list[str]]:
-    """Rows with as many cells each."""
+    """Pad rows to the same number of cells."""
     count = max(map(len, rows))
     return [[*row, *[""] * (count - len(row))] for row in rows]
 
 
 class PlainStream:
-    """Text without markup in one style, wrapped at words: thoughts."""
+    """Renders text without markup in one style, wrapped at words: thoughts."""
 
     def __init__(self, paint: Paint, *styles: str, lead: str = "") -> None:
         self._paint = paint
@@ -307,7 +309,7 @@ class PlainStream:
         self._shown = 0
 
     def feed(self, text: str, width: int) -> list[Neutral]:
-        """Add text. Returns the rows that are final."""
+        """Add text. Returns the rows that became final."""
         *lines, rest = (self._lead + text).expandtabs(TAB_SIZE).split("\n")
         self._lead = ""
         done: list[Neutral] = []
@@ -321,7 +323,7 @@ class PlainStream:
         return [*done, *(row.text for row in final)]
 
     def end(self, width: int) -> list[Neutral]:
-        """The text is over. Returns the rest of its rows."""
+        """End the text. Returns its remaining rows."""
         rows = [row.text for row in self._rows(width)] if self._line else []
         self._line = ""
         return rows
@@ -336,7 +338,7 @@ class PlainStream:
         return []
 
     def freeze(self) -> None:
-        """The last `open_rows` were made final."""
+        """The last `open_rows` became final."""
         self._line, self._shown = self._line[self._shown :].lstrip(" "), 0
 
     def _rows(self, width: int) -> list[Row]:
@@ -344,7 +346,7 @@ class PlainStream:
 
 
 def lines_of(text: str, width: int, paint: Paint, *styles: str) -> Neutral:
-    """Lines of ours as rows, wrapped at words; what follows in a line is indented as it is."""
+    """Wrap our own lines at words; continuation rows keep the indentation."""
     made: list[Neutral] = []
     for each in text.expandtabs(TAB_SIZE).split("\n"):
         indent = min(len(each) - len(each.lstrip(" ")), width // 2)

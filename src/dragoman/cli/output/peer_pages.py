@@ -22,7 +22,7 @@ HEAD: Final = (
     "peer", "installed", "enabled", "version", "protocol", "roles", "card", "notes",
 )  # fmt: skip
 DROP: Final = ("protocol", "version", "card", "notes", "roles")
-"""What a narrow terminal does without, the least important first. `peers show` has all of it."""
+"""Columns that a narrow terminal drops, least important first. `peers show` has them all."""
 
 
 def row_as_cells(row: PeerStatus) -> list[str]:
@@ -41,7 +41,7 @@ def row_as_cells(row: PeerStatus) -> list[str]:
 
 
 def row_as_json(row: PeerStatus) -> dict[str, Any]:
-    """A peer as its line."""
+    """A peer as a JSON line."""
     peer = row.descriptor
     return {
         "type": "Peer",
@@ -77,7 +77,8 @@ def model_as_cells(model: Choice, current: str | None) -> list[str]:
 def model_as_json(
     model: Choice, current: str | None, *, peer: str, since: str | None
 ) -> dict[str, Any]:
-    """A model as its line. `since` is the day of the card that names it; None if the peer does."""
+    """A model as a JSON line. `since` is the date of the card that names it; None if the peer
+    itself reported it."""
     return {
         "type": "Model",
         "peer": peer,
@@ -129,17 +130,17 @@ def _facts(row: PeerStatus, credentials: Sequence[str]) -> list[tuple[str, str]]
 
 
 def _parked(row: PeerStatus) -> str:
-    """Why delegation leaves a peer alone. Until when is among its remarks."""
+    """Why delegation skips a peer. Its remarks say until when."""
     if row.parked is None:
         return ""
-    freed = f"`dragoman peers unpark {row.descriptor.name}` ends it"
+    freed = f"`dragoman peers unpark {row.descriptor.name}` unparks it"
     return f"{row.parked.why}; {freed}" if row.parked.why else freed
 
 
 def _launches(row: PeerStatus) -> Iterator[str]:
     for launch in row.descriptor.launch:
         where = f" (on {', '.join(launch.platforms)})" if launch.platforms else ""
-        old = " (will go away)" if launch.deprecated else ""
+        old = " (deprecated)" if launch.deprecated else ""
         yield (shlex.join(launch.command) or str(launch.address)) + where + old
 
 
@@ -169,7 +170,7 @@ def _card(row: PeerStatus) -> list[str]:
 
 
 def page_as_json(row: PeerStatus, credentials: Sequence[str]) -> dict[str, Any]:
-    """The page for programs: the row, the descriptor and the card in their own shapes."""
+    """The JSON page: the row, the descriptor and the card, each in its own format."""
     import msgspec
 
     return {

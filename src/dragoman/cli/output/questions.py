@@ -25,31 +25,32 @@ if TYPE_CHECKING:
     from dragoman.client.permissions import Question
 
 SHOWN_LINES: Final = 30
-"""Lines of a command, of an input or of all paths that a question shows: a screen holds them."""
+"""Maximum lines of a command, an input or all paths in a question: they fit a screen."""
 
 SHOWN_WIDTH: Final = 2000
-"""Characters of one line that a question shows."""
+"""Maximum characters of one line in a question."""
 
 SHOWN_ENDS: Final = 4
-"""The last part of what is too long is shown too, one in so many: an end may matter most."""
+"""The fraction (one in so many) of a long text that is shown from its end, which may matter
+most."""
 CONTINUED: Final = "  | "
-"""Before the second row of a line, and before the second line of a command."""
+"""Prefix of continuation rows and of further lines of a command."""
 
 MIN_WIDTH: Final = 20
 SCREEN_ROWS: Final = 18
-"""Rows of a question that are on the screen of a small terminal together with its answers."""
+"""Maximum rows of a question that fit on a small terminal together with its answers."""
 
 SHOWN_FILES: Final = 4
-"""Files whose changes a question shows line by line."""
+"""Maximum files whose changes are shown line by line."""
 
 
 def confirm(question: str, *, instead: str, default: bool = False) -> bool:
-    """Ask a person; `instead` is the option that answers in advance, such as ``--yes``.
+    """Ask a yes/no question; `instead` is the option that answers it in advance, such as ``--yes``.
 
-    The end of input is a no, and Ctrl-C goes up as `KeyboardInterrupt`.
+    End of input means no; Ctrl-C raises `KeyboardInterrupt`.
     """
     if not is_interactive():
-        raise UsageError(f"{question} Nobody is there to answer: add {instead}")
+        raise UsageError(f"{question} There is no terminal to ask on: add {instead}")
     choices = "[Y/n]" if default else "[y/N]"
     while True:
         drop_typed(sys.stdin)
@@ -70,7 +71,7 @@ def confirm(question: str, *, instead: str, default: bool = False) -> bool:
 
 
 def permission(question: Question, *, titled: bool = False) -> list[str]:
-    """The lines of a permission question. `titled`: whether the title is the command."""
+    """The lines of a permission question. `titled`: whether the agent's title is the command."""
     told = told_of(question.tool_call)
     if titled and question.kind == "execute" and not told.runs and question.title.strip():
         told.lines.append(question.title)
@@ -79,19 +80,19 @@ def permission(question: Question, *, titled: bool = False) -> list[str]:
     lines = [f"[permission] {_act(question.kind, told)}{called}"]
     details = list(_details(question, told))
     if not details:
-        details = ["the agent does not say what it would do"]
+        details = ["the agent does not report what it would do"]
     return [*lines, *(f"  {line}" for line in details)]
 
 
 def rows(lines: Sequence[str], answers: Sequence[str], *, width: int) -> list[str]:
-    """A question as the rows of a terminal with `width` columns (0: as it is), and its answers.
+    """A question as terminal rows of `width` columns (0: unwrapped), with its answers.
 
-    What does not fit into a row goes on behind a mark: text of an agent never begins a row, where
-    it could pass for a question of ours. A question that may not fit on the screen says so below.
+    Continuation rows start with a mark: text of an agent never starts a row, where it could imitate
+    our own question. A question that may not fit on the screen says so at its end.
     """
     if not width:
         return [*lines, *answers]
-    # A character of two columns may stand at the end of a row.
+    # A double-width character may be at the end of a row.
     columns = max(width - 1, MIN_WIDTH)
     shown = [row for line in lines for row in _wrapped(line, columns)]
     if len(shown) > SCREEN_ROWS:
@@ -104,7 +105,7 @@ def _wrapped(line: str, width: int) -> Iterator[str]:
     while True:
         taken = columns = 0
         while taken < len(rest) and columns < width:
-            # In doubt two columns: terminals differ about the width of many characters.
+            # If in doubt two columns: terminals disagree about the width of many characters.
             columns += 1 if rest[taken].isascii() else 2
             taken += 1
         if taken == len(rest):
@@ -119,7 +120,7 @@ def _wrapped(line: str, width: int) -> Iterator[str]:
 
 
 def _act(kind: str, told: ToolInput) -> str:
-    """What would be done, in a few words."""
+    """A short description of the action."""
     acts = []
     if told.runs or "execute" in told.kinds or kind == "execute":
         acts.append("run a command")
@@ -136,7 +137,7 @@ def _details(question: Question, told: ToolInput) -> Iterator[str]:
     for line in told.lines:
         yield from _bounded(f"$ {line}")
     if told.argv is not None:
-        # As a list, so that it shows where each word begins and ends.
+        # As a list, to show where each word begins and ends.
         yield from _bounded(f"$ {msgspec.json.encode(told.argv).decode()}")
     if told.hidden or (question.kind == "execute" and not told.runs):
         yield "a command that the agent does not show"
@@ -156,7 +157,7 @@ def _details(question: Question, told: ToolInput) -> Iterator[str]:
         yield head
         yield from (f"  {_cut(line)}" for line in _ends(rest, agent_changes.SHOWN_LINES))
     for change in changes[SHOWN_FILES:]:
-        yield f"{agent_changes.lines_of(change, limit=0)[0]}: its lines are left out here"
+        yield f"{agent_changes.lines_of(change, limit=0)[0]}: its lines are omitted"
     given = part(question.tool_call, "raw_input", "rawInput", "input")
     if given is not None and (
         told.unknown
@@ -165,12 +166,12 @@ def _details(question: Question, told: ToolInput) -> Iterator[str]:
         or told.kinds - {"edit"}
         or (told.kinds and not _are_in(told.written, changes))
     ):
-        # What is not understood is shown as it came, and so is what the changes do not show.
+        # Unknown input is shown as received, and so is input that the changes do not cover.
         yield from _bounded(f"input: {_json(given)}")
 
 
 def _are_in(texts: Iterable[str], changes: Sequence[FileChange]) -> bool:
-    """Whether the changes that are shown line by line have these texts in them."""
+    """Whether the changes shown line by line contain these texts."""
     shown = [
         each for change in changes[:SHOWN_FILES] for each in (change.old_text, change.new_text)
     ]
@@ -208,12 +209,12 @@ def _bounded(text: str) -> Iterator[str]:
 
 
 def _ends(lines: list[str], limit: int = SHOWN_LINES) -> list[str]:
-    """The first and the last lines of too many."""
+    """The first and the last lines, if there are too many."""
     over = len(lines) - limit
     if over <= 0:
         return lines
     last = limit // SHOWN_ENDS
-    return [*lines[: limit - last], f"… {over} lines are left out here …", *lines[-last:]]
+    return [*lines[: limit - last], f"… {over} lines omitted …", *lines[-last:]]
 
 
 def _cut(line: str) -> str:
@@ -222,5 +223,5 @@ def _cut(line: str) -> str:
     if over <= 0:
         return line
     last = SHOWN_WIDTH // SHOWN_ENDS
-    middle = f" … {over} characters are left out here … "
+    middle = f" … {over} characters omitted … "
     return line[: SHOWN_WIDTH - last] + middle + line[-last:]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Quiet(Renderer):
-    """Shows the text of the answer."""
+    """Prints only the text of the answer."""
 
     def event(self, event: model.Event) -> None:
         pass
@@ -25,7 +25,7 @@ class Quiet(Renderer):
     def ended(self, report: TurnReport) -> None:
         text = report.result.text.strip("\n")
         if text:
-            # In a pipe the bytes are the agent's own: nothing there obeys control characters.
+            # A pipe gets the agent's bytes unchanged: control characters have no effect there.
             self.write_data(text + "\n")
             self.flush()
         if report.result.truncated:

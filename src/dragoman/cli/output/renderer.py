@@ -24,33 +24,33 @@ Format: TypeAlias = Literal["text", "json", "quiet"]
 
 
 class TurnReport(Struct, frozen=True, kw_only=True):
-    """A turn that is over."""
+    """The report of a finished turn."""
 
     peer: str
-    """What it was called by: a peer's name or a command line."""
+    """The peer's name or command line."""
     session: str
     result: Result
     seconds: float
     exit_code: int
     model: str | None = None
     mode: str | None = None
-    """The model and the mode as the agent tells them, not as they were asked for."""
+    """The model and mode that the agent reported, not the requested ones."""
     interrupted: bool = False
     job: str = ""
     session_key: str = ""
-    """What the session is stored under."""
+    """The key of the stored session."""
     context: str = "new"
-    """What the agent knew of the session: new, live, restored or fresh."""
+    """How the session was opened: new, live, restored or fresh."""
     unenforced: str = ""
-    """Why the policy did not restrict the agent; empty if it did."""
+    """Why the policy could not be enforced; empty if it was."""
     violations: tuple[str, ...] = ()
-    """Files that changed in the turn although no request for that was allowed."""
+    """Files that changed in the turn without an allowed request."""
     ignored_servers: Sequence[str] = ()
-    """The names of MCP servers that were handed over and that the agent does not use."""
+    """Names of MCP servers that were passed to the agent but that it does not use."""
 
 
 def cut_notice(report: TurnReport) -> str:
-    """Says that the text of a result is not all that the agent said, and where all of it is."""
+    """A notice that the text of the result was cut, and how to print all of it."""
     return (
         f"the answer is longer than {len(report.result.text)} characters and was cut there;"
         f" `dragoman sessions show {report.session_key} --format quiet` prints all of it"
@@ -58,19 +58,19 @@ def cut_notice(report: TurnReport) -> str:
 
 
 class Renderer(abc.ABC):
-    """Shows what happens, as it happens."""
+    """Base class: renders events as they happen."""
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.out = out or sys.stdout
         self.err = err or sys.stderr
         self.on_broken: Callable[[], None] | None = None
-        """Called once when nobody reads the output any more."""
+        """Called once when the output has been closed by its reader."""
         self._stderr_rest = b""
         self.broken = False
         self.lost = False
-        """Whether output that somebody wanted could not be written."""
+        """Whether output was lost because of a write error."""
         self.tells_jobs = True
-        """Whether the id of a job is worth a line; in a conversation it is not."""
+        """Whether to print the job id; not in a conversation."""
         self._flushing = False
 
     @abc.abstractmethod
@@ -78,31 +78,31 @@ class Renderer(abc.ABC):
         """Something happened."""
 
     def began(self, job: str, session_key: str) -> None:  # noqa: B027 - most have no use for it
-        """A turn begins, as this job."""
+        """A turn begins as this job."""
 
     def doing(self, what: str) -> None:  # noqa: B027 - most have no use for it
-        """What is waited for from now on, such as "starting codex"; empty if nothing is. A terminal
+        """Set what is being waited for, such as "starting codex"; empty for nothing. A terminal
         shows it in a status line, with the time since the first one, until the turn ends."""
 
     @abc.abstractmethod
     def ended(self, report: TurnReport) -> None:
-        """The turn is over."""
+        """Show the end of a turn."""
 
     @abc.abstractmethod
     def failed(self, error: DragomanError) -> None:
-        """No turn came about, or no more."""
+        """Show an error: no turn was run, or no further one."""
 
     def submitted(self, job: str, session_key: str) -> None:
-        """A turn was left to a broker, as this job: that is all there is to say."""
+        """Show that a turn was left to a broker as this job; there is no further output."""
         self.write(f"{job}\n")
         self.flush()
 
     def notice(self, text: str) -> None:
-        """Something that a person should know; a program has no use for it."""
+        """Show a notice for people; JSON output omits it."""
         put_lines(self.err, f"dragoman: {text}\n")
 
     def agent_stderr(self, data: bytes) -> None:
-        """What the agent wrote to its stderr, line by line, for a person who asked for it."""
+        """Show lines of the agent's stderr, if requested."""
         *lines, self._stderr_rest = (self._stderr_rest + data).split(b"\n")
         for line in lines:
             self.stderr_line(line.decode("utf-8", "replace").rstrip())
@@ -111,7 +111,7 @@ class Renderer(abc.ABC):
         put(self.err, f"agent: {line}\n")
 
     def write(self, text: str) -> None:
-        """Write to stdout, soon: what one turn of the loop writes leaves in one piece."""
+        """Buffer output for stdout: everything written in one loop iteration is sent at once."""
         self._write(put, text)
 
     def write_lines(self, text: str) -> None:
@@ -119,7 +119,7 @@ class Renderer(abc.ABC):
         self._write(put_lines, text)
 
     def write_data(self, text: str) -> None:
-        """`write` for what programs read."""
+        """`write` for machine-readable output."""
         self._write(put_data, text)
 
     def _write(self, by: Callable[[TextIO, str], None], text: str) -> None:
@@ -131,7 +131,7 @@ class Renderer(abc.ABC):
             self._break(error)
             return
         if not self._flushing:
-            # Here and not above: commands that need no loop print, too.
+            # Imported here: commands without an event loop print, too.
             import asyncio
 
             try:
@@ -143,7 +143,7 @@ class Renderer(abc.ABC):
             loop.call_soon(self.flush)
 
     def draw(self, text: str) -> None:
-        """Write to a terminal at once, without a change: for what is redrawn in place."""
+        """Write to a terminal at once and unchanged: for rows that are redrawn in place."""
         if self.broken:
             return
         try:
@@ -164,7 +164,7 @@ class Renderer(abc.ABC):
         self.broken = True
         silence(self.out)
         if not isinstance(error, BrokenPipeError):
-            # A reader that goes away has had enough; a full disk has not.
+            # A closed pipe is not an error; a full disk is.
             self.lost = True
             self.notice(f"the output cannot be written: {error.strerror or error}")
         if self.on_broken is not None:
@@ -172,7 +172,7 @@ class Renderer(abc.ABC):
 
 
 def show_as(format: Format, *, strict: bool = False, verbose: bool = False) -> Renderer:
-    """The way of showing that was asked for. Each is loaded when it is needed."""
+    """The renderer for a format. Each module is loaded when needed."""
     match format:
         case "json":
             from dragoman.cli.output.jsonl import JsonLines

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HEAD: Final = ("session", "name", "peer", "state", "events", "last used", "title")
 DROP: Final = ("events", "state", "last used", "title")
-"""What a narrow terminal does without, the least important first."""
+"""Columns that a narrow terminal drops, least important first."""
 
 
 def as_cells(listed: ListedSession, now: float) -> list[str]:
@@ -45,7 +45,7 @@ def as_cells(listed: ListedSession, now: float) -> list[str]:
 
 
 def as_json(listed: ListedSession) -> dict[str, Any]:
-    """A session as a line of JSON. What only the peer remembers has no key."""
+    """A session as a JSON line. A session that only the peer remembers has no key."""
     record = listed.record
     if record is not None:
         return {
@@ -75,7 +75,7 @@ def as_json(listed: ListedSession) -> dict[str, Any]:
 
 
 def record_as_json(record: SessionRecord) -> dict[str, Any]:
-    """A stored session as a line of JSON. Nobody asked the peer whether it has it, too."""
+    """A stored session as a JSON line. The peer was not asked whether it has it, too."""
     return {
         "type": "Session",
         "key": record.key,
@@ -97,7 +97,7 @@ def record_as_json(record: SessionRecord) -> dict[str, Any]:
 
 
 def page(record: SessionRecord, now: float) -> Neutral:
-    """What is known of a session, line by line."""
+    """The known facts of a session, one per line."""
     known = {
         "session": record.key,
         "name": record.name,

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from dragoman.store.ledger.records import StatRow
 
 UNNAMED: Final = "(not told)"
-"""For attempts that have no model."""
+"""Label for attempts without a model."""
 
 COLUMNS: Final = (
     *("done", "cost", "unknown cost", "time each"),
     *("good/bad", "fallbacks", "tokens in", "out"),
 )
 DROP: Final = ("out", "tokens in", "fallbacks", "good/bad", "time each")
-"""What a narrow terminal does without, the least important first."""
+"""Columns that a narrow terminal drops, least important first."""
 
 KEY_WIDTH: Final = 24
-"""Columns of a name beside its bar."""
+"""Width of the name beside a bar."""
 
 _BLOCKS: Final = ("█", "░")
 _PLAIN_BLOCKS: Final = ("#", ".")
@@ -41,7 +41,7 @@ FIELDS: Final = (
     *("first_event_seconds", "input_tokens", "output_tokens", "tokens_unknown", "costs"),
     *("cost_unknown", "cost_estimated", "peer", "rejected"),
 )
-"""The fields of a line of JSON, and the columns of CSV, where `costs` is one column of text."""
+"""The fields of a JSON line and the columns of CSV, where `costs` is one text column."""
 
 
 def head(by: str) -> list[str]:
@@ -49,7 +49,7 @@ def head(by: str) -> list[str]:
 
 
 def as_cells(row: StatRow, *, work: bool = False) -> list[str]:
-    """A row of the table; by work its peer has a column of its own."""
+    """A row of the table; grouped by work, the peer has its own column."""
     share = "" if row.success is None else f" ({row.success:.0%})"
     verdicts = f"{row.good}/{row.bad}" if row.good or row.bad else ""
     return [
@@ -67,13 +67,13 @@ def as_cells(row: StatRow, *, work: bool = False) -> list[str]:
 
 
 def cost_of(row: StatRow) -> str:
-    """What it has cost, as far as that is known."""
+    """The known cost."""
     mark = "~" if row.cost_estimated else ""
     return " + ".join(f"{mark}{money(amount, unit)}" for unit, amount in sorted(row.costs.items()))
 
 
 def summary(rows: Sequence[StatRow]) -> list[str]:
-    """All rows together as lines: how many attempts were done, and what is not known of them."""
+    """Totals as lines: how many attempts were done, and how many are unknown."""
     attempts = sum(row.attempts for row in rows)
     told = [f"{sum(row.done for row in rows):,} of {attempts:,} attempts done"]
     if unfinished := sum(row.unfinished for row in rows):
@@ -86,13 +86,13 @@ def summary(rows: Sequence[StatRow]) -> list[str]:
 
 
 def as_json(row: StatRow, by: str) -> dict[str, Any]:
-    """A row for programs."""
+    """A row as JSON data."""
     told: dict[str, Any] = msgspec.to_builtins(row)
     return {"type": "Stat", "by": by, **{name: told[name] for name in FIELDS}}
 
 
 def write_csv(rows: Sequence[StatRow], by: str, stream: TextIO) -> None:
-    """Rows for a spreadsheet. Unknown is an empty cell."""
+    """Rows as CSV. Unknown is an empty cell."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([by, *FIELDS[1:]])
     for row in rows:
@@ -106,7 +106,7 @@ def write_csv(rows: Sequence[StatRow], by: str, stream: TextIO) -> None:
 
 
 def write_chart(rows: Sequence[StatRow], stream: TextIO) -> None:
-    """A bar for every row: as long as its attempts are many, full as far as they were done."""
+    """A bar for every row: its length shows the attempts, its filled part those that were done."""
     most = max((row.attempts for row in rows), default=0)
     if not most:
         return

@@ -1,7 +1,7 @@
-"""Inline Markdown as styled pieces, and pieces as the rows of a terminal, wrapped at words.
+"""Parse inline Markdown into styled pieces, and wrap pieces into terminal rows.
 
-Knows emphasis, code and links within one line. Every piece has its place in the source, so that a
-caller can write rows that are final and keep the rest of the line open. The text must be neutral
+Handles emphasis, code and links within one line. Every piece has its position in the source, so
+that a caller can write final rows and keep the rest of the line open. The text must be neutral
 (`output.escape`) and without tabs; blocks of lines are in `output.markdown_stream`.
 """
 
@@ -24,7 +24,7 @@ MARKERS: Final = {
     "*": ("italic",),
     "_": ("italic",),
 }
-"""What is written around text that is to have these styles."""
+"""The escape sequences around text of these styles."""
 
 CODE: Final = ("cyan",)
 LINK: Final = ("underline",)
@@ -40,18 +40,18 @@ _ADDRESS: Final = re.compile(r"<((?:https?://|mailto:)[^<>\s]+)>")
 
 _ATOM: Final = re.compile(r" +|[^ ]+")
 _CLOSING: Final = frozenset("、。，．！？）」』】〉》：；")
-"""Signs that do not begin a row."""
+"""Characters that must not start a row."""
 
 
 class Piece(Struct, frozen=True, gc=False):
-    """Text of one style."""
+    """Text in one style."""
 
     text: str
     styles: tuple[str, ...] = ()
     at: int = 0
-    """Where it begins in the source."""
+    """Its start in the source."""
     opened: str = ""
-    """The markers that it stands behind: what the rest of the source begins with if it is cut."""
+    """The open markers before it: the rest of the source must start with them if it is cut here."""
 
 
 class Row(Struct, frozen=True, gc=False):
@@ -59,32 +59,32 @@ class Row(Struct, frozen=True, gc=False):
 
     text: Neutral
     at: int
-    """Where its text begins in the source."""
+    """Where its text starts in the source."""
     opened: str
 
 
 class Inline(Struct, frozen=True):
-    """A line of Markdown, understood as far as it goes."""
+    """A parsed line of Markdown."""
 
     pieces: tuple[Piece, ...]
     unsure_at: int
-    """Where the first marker without its counterpart is: what follows may change."""
+    """Position of the first unmatched marker: what follows may still change."""
 
 
 def inline(source: str) -> Inline:
-    """The emphasis, code and links of a line. What is not closed is text."""
+    """Parse emphasis, code and links of a line. Unclosed markup is text."""
     reader = _Inline(source)
     reader.read(0, len(source), (), "")
     return Inline(tuple(reader.pieces), reader.unsure_at)
 
 
 def plain(source: str) -> str:
-    """The text of a line without its markers."""
+    """The text of a line without markers."""
     return "".join(piece.text for piece in inline(source).pieces)
 
 
 class _Inline:
-    """Reads one line."""
+    """Parses one line."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -111,7 +111,7 @@ class _Inline:
     def _special(
         self, found: re.Match[str], end: int, styles: tuple[str, ...], opened: str, begin: int
     ) -> int | None:
-        """Read what begins with a special character. Returns where it ends; None if it is text."""
+        """Parse markup at a special character. Returns its end; None if it is text."""
         source, here, mark = self.source, found.start(), found[0]
         if mark == "\\":
             if _ESCAPED.match(source, here, end) is None:
@@ -154,7 +154,7 @@ class _Inline:
                 self._add(ticks.end(), closing.start(), within, opened + ticks[0])
                 return closing.end()
         self._unsure(here)
-        # All of them are text: the next tick must not begin anew.
+        # All of them are text: the next tick must not start a new search.
         self._add(begin, ticks.end(), styles, opened)
         return ticks.end()
 
@@ -163,7 +163,7 @@ class _Inline:
         begin = link.start(1)
         self.read(begin, link.end(1), (*styles, *LINK), opened + "[")
         if address and address != text:
-            # The address is shown: a text can say anything about where it leads.
+            # The address is shown: the link text may be misleading.
             shown = f" ({address})" if text else address
             at = link.start(2) - (2 if text else 0)
             self.pieces.append(Piece(shown, (*styles, "dim"), at, opened))
@@ -190,7 +190,7 @@ class _Inline:
 
 
 def _is_word(character: str, mark: str) -> bool:
-    """Whether a marker beside this character is part of a word, such as in 2**3 or snake_case."""
+    """Whether a marker beside this character is part of a word, as in 2**3 or snake_case."""
     return character.isalnum() and (character.isascii() or "_" in mark)
 
 
@@ -200,8 +200,8 @@ def _is_word(character: str, mark: str) -> bool:
 def rows_of(
     pieces: Iterable[Piece], width: int, paint: Paint, *, first: str = "", others: str = ""
 ) -> list[Row]:
-    """Pieces as rows of at most `width` columns, broken at spaces; a longer word is broken
-    anywhere. `first` stands before the first row, `others` before the others; both may have
+    """Wrap pieces into rows of at most `width` columns at spaces; a longer word is broken
+    anywhere. `first` is put before the first row, `others` before the others; both may have
     styles, which take no columns."""
     made: list[Row] = []
     room = max(width - _shown_columns(first), 1)
@@ -210,7 +210,7 @@ def rows_of(
     used = 0
     for word in _words(pieces):
         if word[0].text[:1] == " ":
-            # Spaces between words; at the end of a row they are dropped.
+            # Spaces between words; dropped at the end of a row.
             size = columns(word[0].text)
             if row and used + size <= room:
                 row += word
@@ -240,7 +240,7 @@ def _shown_columns(text: str) -> int:
 
 
 def _words(pieces: Iterable[Piece]) -> Iterable[list[Piece]]:
-    """Groups of pieces that are not broken, and spaces."""
+    """Groups of pieces that must not be broken, and spaces."""
     word: list[Piece] = []
     for piece in pieces:
         for at, text in _atoms(piece.text):
@@ -257,7 +257,7 @@ def _words(pieces: Iterable[Piece]) -> Iterable[list[Piece]]:
 
 
 def _atoms(text: str) -> Iterator[tuple[int, str]]:
-    """Spaces, characters that lines may be broken around, and parts of words, with their places."""
+    """Spaces, breakable characters and parts of words, with their positions."""
     for found in _ATOM.finditer(text):
         begin, part = found.start(), found[0]
         if not part.isascii():
@@ -275,7 +275,7 @@ def _is_wide(character: str) -> bool:
 
 
 def _split(word: Sequence[Piece], room: int) -> tuple[list[Piece], list[Piece]]:
-    """The part of a word that fits into a row, and the rest."""
+    """Split a word into the part that fits into a row and the rest."""
     head: list[Piece] = []
     used = 0
     for number, piece in enumerate(word):
@@ -309,7 +309,7 @@ def _row(pieces: Sequence[Piece], paint: Paint, prefix: str) -> Row:
 
 
 def _runs(pieces: Iterable[Piece]) -> Iterable[tuple[tuple[str, ...], str]]:
-    """Neighbours of one style as one text: less to write, and what is read can be searched."""
+    """Merge neighbours of one style: less output, and the text can be searched."""
     styles: tuple[str, ...] = ()
     text = ""
     for piece in pieces:

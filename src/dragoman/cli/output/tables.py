@@ -22,13 +22,13 @@ GAP: Final = 2
 """Spaces between two columns."""
 
 NARROWEST: Final = 12
-"""A column is not made narrower than this: what is left would say nothing."""
+"""Minimum width of a column: less would be unreadable."""
 
 READABLE: Final = 24
-"""Columns are left out before the text of another one is folded to less than this."""
+"""Columns are dropped before the text of another one is folded to less than this."""
 
 BREAK: Final = re.compile(r"(?<=[ ,])")
-"""Where a cell may be folded."""
+"""Characters after which a cell may be folded."""
 
 WORD: Final = re.compile(r"\S*`[^`]*`\S*\s*|\S+\s*")
 """What stays in one row of a folded line: a word, or a command between backticks."""
@@ -55,14 +55,14 @@ def write_list(
     limit: int | None = None,
     drop: Sequence[str] = (),
 ) -> None:
-    """Write items to stdout, at most `limit`: a JSON line each, a `name` each (quiet), or a table.
+    """Write at most `limit` items to stdout: as JSON lines, as names (quiet), or as a table.
 
-    People get `empty` on stderr instead of a table without rows, and a note if there are more.
-    `drop` names columns as in `write_table`.
+    People get `empty` on stderr instead of an empty table, and a note if there are more. `drop`
+    names columns as in `write_table`.
     """
     shown = items[:limit]
     if format == "json":
-        # Not at the top: tables of agents are shown without it.
+        # Imported here: tables of agents are shown without it.
         from dragoman.cli.output.jsonl import write_json
 
         for item in shown:
@@ -72,7 +72,7 @@ def write_list(
     elif shown or not empty:
         write_table(head, [cells(item) for item in shown], drop=drop)
         if len(items) > len(shown):
-            put_err(f"There are more than {limit}; --limit shows more of them.\n")
+            put_err(f"There are more than {limit}; use --limit to show more.\n")
     else:
         put_err(f"{empty}\n")
 
@@ -84,9 +84,9 @@ def write_table(
     drop: Sequence[str] = (),
     stream: TextIO | None = None,
 ) -> None:
-    """Write a table with a heading to `stream`, which is stdout unless told otherwise.
+    """Write a table with a heading to `stream` (default: stdout).
 
-    `drop` names the columns that a narrow terminal can do without, the least important one first.
+    `drop` names the columns that a narrow terminal omits, least important first.
     """
     stream = stream or sys.stdout
     paint = paint_for(stream)
@@ -103,19 +103,19 @@ def write_table(
 
 
 def facts(named: Iterable[tuple[str, str | None]], *, indent: str = "") -> Neutral:
-    """Named values, a line each. Those without a value are left out."""
+    """Named values, one per line. Those without a value are omitted."""
     rows = [(indent + name, one_line(value)) for name, value in named if value]
     return joined("", (f"{text}\n" for text in aligned(rows)))
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines with their columns one below the other; nothing is cut."""
+    """Rows as lines with aligned columns; nothing is cut."""
     widths = fit(rows, 0)
     return [line(row, widths) for row in rows]
 
 
 def line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """One row. Cells that are wider than their column, or have no width, are written whole."""
+    """One row. Cells that are wider than their column, or have no width, are written in full."""
     padded = [
         cell + " " * (width - columns(cell)) for cell, width in zip(cells, widths, strict=False)
     ]
@@ -123,10 +123,10 @@ def line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def fit(rows: Sequence[Sequence[str]], total: int, *, narrowest: int = NARROWEST) -> list[int]:
-    """The width of each column, so that a row has at most `total` columns; 0 is no limit.
+    """Column widths for rows of at most `total` columns; 0 is no limit.
 
-    The widest columns are made narrower, as far as their longest words allow; if that is not
-    enough, down to `narrowest`.
+    The widest columns shrink first, down to their longest words; if that is not enough, down to
+    `narrowest`.
     """
     cells = list(zip(*rows, strict=True))
     widths = [max(map(columns, column)) for column in cells]
@@ -143,7 +143,7 @@ def fit(rows: Sequence[Sequence[str]], total: int, *, narrowest: int = NARROWEST
 
 
 def folded(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """One row as lines: cells that are wider than their column go on below, from word to word."""
+    """One row as lines: cells wider than their column continue below, wrapped at words."""
     parts = [_fold(cell, width) for cell, width in zip(cells, widths, strict=True)]
     height = max(map(len, parts))
     filled = [part + [""] * (height - len(part)) for part in parts]
@@ -151,7 +151,7 @@ def folded(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def _fold(text: str, width: int) -> list[str]:
-    """A text in pieces of at most so many columns. A longer word is cut."""
+    """Wrap a text to so many columns. A longer word is cut."""
     pieces = [""]
     for word in BREAK.split(text):
         if pieces[-1] and columns((pieces[-1] + word).rstrip()) > width:
@@ -205,17 +205,18 @@ def _least(column: Iterable[str]) -> int:
 
 
 def longest_word(text: str) -> int:
-    """The columns of the longest part of a text that is not folded."""
+    """The width of the longest part of a text that cannot be folded."""
     return max(columns(word.rstrip()) for word in BREAK.split(text))
 
 
 def columns(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """The number of terminal columns of a text."""
     if text.isascii():
         return len(text)
     total = 0
     for before, character in zip(" " + text, text, strict=False):
-        # This one asks for the picture of the character before it, which is wide then.
+        # A variation selector: it requests the emoji form of the character before it, which is
+        # wide.
         is_picture = character == "\ufe0f" and _columns(before) == 1
         total += 1 if is_picture else _columns(character)
     return total
@@ -230,7 +231,7 @@ def _columns(character: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """The beginning of a text that fits into so many columns, with a mark if something is gone."""
+    """The beginning of a text that fits into so many columns, with a mark if it was cut."""
     if columns(text) <= width:
         return text
     kept, used = [], 1

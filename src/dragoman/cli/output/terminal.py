@@ -20,17 +20,17 @@ from typing import IO, Final, Protocol, TextIO
 from dragoman.cli.output.escape import Neutral, neutral
 
 MEMORY_SIZE: Final = 1024 * 1024
-"""Bytes that wait in memory. More of them go to a temporary file."""
+"""Bytes of held output kept in memory. More goes to a temporary file."""
 
 PIECE_SIZE: Final = 64 * 1024
-"""Characters of one record: so much is in memory at once when it is written at last."""
+"""Maximum characters of one record: so much is in memory at once when held output is written."""
 
 _RECORD: Final = struct.Struct("<BI")
-"""The number of the stream, and how many bytes follow."""
+"""The stream number and the number of bytes that follow."""
 
 
 ERASE_BELOW: Final = "\r\x1b[J"
-"""Erases the row of the cursor and what is below."""
+"""Erases the cursor's row and everything below."""
 
 
 class Overlay(Protocol):
@@ -39,24 +39,24 @@ class Overlay(Protocol):
     stream: TextIO
 
     def give_way(self, stream: TextIO, text: str) -> None:
-        """This is about to be written: it begins a line."""
+        """Called before other output is written, which starts on a new line."""
 
     def last_words(self) -> Neutral:
-        """What leaves lines only, if it is written now."""
+        """The output that would leave only complete lines if written now."""
 
     def settle(self) -> None:
-        """Leave lines only, until there is something new."""
+        """Leave only complete lines, until there is something new."""
 
     def close(self) -> None:
-        """Leave lines only, and draw nothing more."""
+        """Leave only complete lines, and draw nothing more."""
 
 
 class Held:
-    """Writes to streams, or keeps it until a question is answered."""
+    """Writes to streams, or holds output back while a question is open."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        """The loop writes in its own thread, and questions are asked in the main one."""
+        """The loop writes in its own thread; questions are asked in the main one."""
         self.overlay: Overlay | None = None
         """What is redrawn in place now."""
         self._spool: IO[bytes] | None = None
@@ -65,10 +65,10 @@ class Held:
         self._failed: OSError | None = None
         self._on_kept: Callable[[], None] | None = None
         self.at_line_start = True
-        """Whether what was written last ends with a line end."""
+        """Whether the last output ended with a newline."""
 
     def write(self, stream: TextIO, text: str) -> None:
-        """Write now, or when the question that is open has been answered."""
+        """Write now, or after the open question has been answered."""
         with self._lock:
             if self._spool is not None:
                 self._keep(self._spool, stream, text)
@@ -107,28 +107,27 @@ class Held:
         return self._spool is not None
 
     def settle_overlay(self) -> None:
-        """Show everything that has come so far: a question follows. Called in the loop's thread."""
+        """Show everything received so far: a question follows. Called in the loop's thread."""
         with self._lock:
             if self.overlay is not None:
                 self.overlay.settle()
 
     def close_overlay(self) -> None:
-        """Leave a terminal that has only lines: the command is over."""
+        """Leave only complete lines on the terminal at the end of the command."""
         with self._lock:
             if self.overlay is not None:
                 self.overlay.close()
                 self.overlay = None
 
     def erase_overlay(self) -> None:
-        """The process ends now, whatever it waits for: erase the overlay if that can be done
-        without waiting."""
+        """The process ends now: erase the overlay if that is possible without waiting."""
         overlay = self.overlay
         if overlay is None or not self._lock.acquire(blocking=False):
             return
         import select
 
         try:
-            # A terminal that was stopped takes nothing.
+            # A stopped terminal accepts nothing.
             with suppress(OSError, ValueError):
                 descriptor, last = overlay.stream.fileno(), overlay.last_words()
                 if self._spool is None and last and select.select([], [descriptor], [], 0)[1]:
@@ -138,9 +137,9 @@ class Held:
 
     @contextmanager
     def hold(self, on_kept: Callable[[], None] | None = None) -> Iterator[None]:
-        """Keep everything back until the block ends. `on_kept` is called once, in the thread of the
-        writer, when there is something to keep."""
-        # Not at the top: every command loads this module, and few ask a question.
+        """Hold all output until the block ends. `on_kept` is called once, in the writer's
+        thread, when the first output is held."""
+        # Imported here: every command loads this module, and few ask a question.
         import tempfile
 
         with self._lock:
@@ -193,12 +192,12 @@ class Held:
             for stream in self._streams:
                 stream.flush()
         except OSError as error:
-            # Raised at the next write instead: this code asked the user, it did not write.
+            # Raised at the next write instead: the caller here asked the user, it did not write.
             self._failed = error
 
 
 held: Final = Held()
-"""The one for the streams of this process."""
+"""The hold for the streams of this process."""
 
 
 STYLES: Final = {
@@ -211,13 +210,13 @@ STYLES: Final = {
     "yellow": "33",
     "cyan": "36",
 }
-"""The styles that text can have, as a terminal names them. Eight colours are known everywhere."""
+"""The available styles, as terminal codes. All terminals support these eight colours."""
 
 DEFAULT_WIDTH: Final = 80
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a person looks at it."""
+    """Whether the stream is a terminal."""
     try:
         return stream.isatty()
     except ValueError:
@@ -225,12 +224,12 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def is_interactive() -> bool:
-    """Whether a person can be asked: stdin and stderr are a terminal."""
+    """Whether the user can be asked: stdin and stderr are terminals."""
     return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
 def drop_typed(stream: TextIO) -> None:
-    """Forget what was typed before now: an answer counts only after its question was shown."""
+    """Discard earlier input: an answer counts only if typed after its question was shown."""
     if not is_terminal(stream):
         return
     try:
@@ -246,7 +245,7 @@ def drop_typed(stream: TextIO) -> None:
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
-    """Whether to style what is written there."""
+    """Whether to style output to this stream."""
     environ = os.environ if environ is None else environ
     if environ.get("NO_COLOR"):
         return False
@@ -256,8 +255,8 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bo
 
 
 def is_live(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
-    """Whether rows can be redrawn there, and Markdown shown: a terminal that knows how, and a
-    person who does not want plain text."""
+    """Whether rows can be redrawn and Markdown shown there: a capable terminal, and plain text
+    was not requested."""
     environ = os.environ if environ is None else environ
     if os.name == "nt" or not is_terminal(stream):
         return False
@@ -265,7 +264,7 @@ def is_live(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
 
 
 def width_of(stream: TextIO) -> int:
-    """Columns of the terminal; where there is none, 0: nothing needs to be cut."""
+    """Columns of the terminal; 0 without one: nothing is cut then."""
     if not is_terminal(stream):
         return 0
     import shutil
@@ -274,7 +273,7 @@ def width_of(stream: TextIO) -> int:
 
 
 def put(stream: TextIO, *parts: str) -> None:
-    """Write text for a person: every part that is not neutral is made so first."""
+    """Write text for people: every part that is not `Neutral` is escaped first."""
     for part in parts:
         held.write(stream, neutral(part))
 
@@ -294,17 +293,17 @@ def _folded(stream: TextIO, text: Neutral) -> Neutral:
 
 
 def put_out(*parts: str) -> None:
-    """Write lines for a person to stdout."""
+    """Write text for people to stdout."""
     put_lines(sys.stdout, *parts)
 
 
 def put_err(*parts: str) -> None:
-    """Write lines for a person to stderr."""
+    """Write text for people to stderr."""
     put_lines(sys.stderr, *parts)
 
 
 def put_data(stream: TextIO, *parts: str) -> None:
-    """Write what programs read: as it is, unless it goes to a terminal."""
+    """Write machine-readable output: unchanged, unless it goes to a terminal."""
     if is_terminal(stream):
         put(stream, *parts)
     else:
@@ -313,7 +312,7 @@ def put_data(stream: TextIO, *parts: str) -> None:
 
 
 def put_question(text: str) -> None:
-    """Write a question to a person, at once; everything else may be held back meanwhile."""
+    """Write a question at once; other output may be held meanwhile."""
     # On stderr: redirected output of a command must not contain our questions.
     sys.stdout.flush()
     sys.stderr.write(_folded(sys.stderr, neutral(text)))
@@ -321,7 +320,7 @@ def put_question(text: str) -> None:
 
 
 def silence(stream: TextIO) -> None:
-    """Whoever read it is gone: let nothing more go there, not even at the exit of the process."""
+    """The reader is gone: discard everything from now on, even at process exit."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):
@@ -332,7 +331,7 @@ def silence(stream: TextIO) -> None:
 
 
 class Paint:
-    """Puts styles around text, or nothing where they are not wanted."""
+    """Applies styles to text, or leaves it plain."""
 
     __slots__ = ("on",)
 
@@ -348,5 +347,5 @@ class Paint:
 
 
 def paint_for(stream: TextIO) -> Paint:
-    """The styles that this stream can show."""
+    """The styles that this stream supports."""
     return Paint(wants_colour(stream))

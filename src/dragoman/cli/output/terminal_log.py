@@ -1,6 +1,6 @@
 """Escape log records on their way to stderr.
 
-Apart from `cli.entry`, because `--help` does not need `logging`, which takes milliseconds to
+Separate from `cli.entry`, because `--help` does not need `logging`, which takes milliseconds to
 load.
 """
 
@@ -13,7 +13,7 @@ from dragoman.cli.output.terminal import put_err
 
 
 class TerminalLog(logging.Handler):
-    """Writes records to stderr by the functions that make text neutral."""
+    """Writes escaped log records to stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -26,5 +26,5 @@ class TerminalLog(logging.Handler):
 
 
 def install() -> None:
-    """Handle records that no handler takes, for the rest of this process."""
+    """Make this the handler of last resort of the process."""
     logging.lastResort = TerminalLog(logging.WARNING)

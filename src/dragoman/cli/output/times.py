@@ -12,20 +12,20 @@ from typing import Final
 from dragoman.errors import UsageError
 
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-"""What an age can be counted in, in seconds."""
+"""The units of an age, in seconds."""
 
 _AGE: Final = r"(\d+(?:\.\d+)?)\s*([smhdw]?)"
 
 
 def ago(at: float | None, now: float) -> str:
-    """How long ago something was; the future, which a clock that jumped makes, is now."""
+    """How long ago something was. A time in the future, after a clock change, counts as now."""
     if at is None:
         return ""
     return f"{span(max(now - at, 0.0))} ago"
 
 
 def span(seconds: float) -> str:
-    """A duration in one unit, as a person would say it."""
+    """A duration in one unit, for people."""
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"
@@ -39,7 +39,7 @@ def iso(at: float | None) -> str | None:
     try:
         return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):
-        # A file from elsewhere may contain any number.
+        # An imported file may contain any number.
         return None
 
 
@@ -54,7 +54,7 @@ def parse_age(age: str) -> float:
 
 
 def seconds_of(age: str, *, option: str) -> float:
-    """The seconds of an age that a person typed as the value of an option."""
+    """Parse an age given as an option value. Raises `UsageError`."""
     try:
         return parse_age(age)
     except ValueError:

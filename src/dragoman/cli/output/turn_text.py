@@ -31,27 +31,27 @@ if TYPE_CHECKING:
 
 
 SHOWN_OUTPUT: Final = 6
-"""Lines of a tool's output that are shown unless all are asked for."""
+"""Maximum lines of a tool's output that are shown, unless all are requested."""
 
 SHOWN_LOCATIONS: Final = 8
-"""Places of a tool call that are shown unless all are asked for."""
+"""Maximum locations of a tool call that are shown, unless all are requested."""
 
 KEPT_OUTPUT: Final = 1024 * 1024
-"""Characters of a tool's output that are kept until it ends, and is shown."""
+"""Maximum characters of a tool's output kept until it ends and is shown."""
 
 KEPT_ITEMS: Final = 1000
-"""Pieces of a tool's content that are kept until then."""
+"""Maximum pieces of a tool's content kept until then."""
 
 KEPT_TOOLS: Final = 10_000
-"""Tool calls that are known: a change of an older one is shown as if it began."""
+"""Maximum number of remembered tool calls: an update of an older one is shown like a new call."""
 
 LOAD_DELAY: Final = 0.15
-"""Seconds until the modules that draw are loaded if an agent takes longer to start. A kept agent is
-there at once, and gets its prompt first."""
+"""Seconds of waiting for an agent to start, after which the drawing modules are loaded. A warm
+agent is ready at once and gets its prompt first."""
 
 SENT_DELAY: Final = 0.002
-"""Seconds until they are loaded after the beginning of a turn: by then the prompt has been sent,
-and there is nothing to do but to wait."""
+"""Seconds after the start of a turn until they are loaded: by then the prompt has been sent and
+the process is idle."""
 
 _MARKS: Final = {
     PlanStatus.PENDING: "[ ]",
@@ -63,7 +63,7 @@ _MARKS: Final = {
 
 
 class TextShow(Renderer):
-    """Shows a turn in lines."""
+    """Renders a turn as lines."""
 
     def __init__(
         self, out: TextIO | None = None, err: TextIO | None = None, *, verbose: bool = False
@@ -71,37 +71,38 @@ class TextShow(Renderer):
         super().__init__(out, err)
         self.verbose = verbose
         self.separate = not is_terminal(self.out)
-        """Whether everything but the answer goes to stderr."""
+        """Whether everything except the answer goes to stderr."""
         self.streams_answer = True
-        """Whether the answer is written while it comes. A delegation writes the one that counts."""
+        """Whether to stream the answer. A delegation prints only the final one."""
         self._paint = paint_for(self.err if self.separate else self.out)
         self.is_live = is_live(self.out)
-        """Whether the terminal gets a status line, Markdown and rows that are redrawn."""
+        """Whether the terminal gets a status line, Markdown and redrawn rows."""
         self._loaded: LiveText | None = None
         self._loading: TimerHandle | None = None
         self._doing = ""
-        """What the status line says."""
+        """The text of the status line."""
         self._tool_now = ""
-        """The tool call that the status line names."""
+        """The tool call named in the status line."""
         self._view = View()
         self._speaker: Role | None = None
         self._at_start = True
-        """Whether the next character of the answer begins a line."""
+        """Whether the next character of the answer starts a line."""
         self._aside_at_start = True
-        """The same for what goes to stderr."""
+        """The same for stderr."""
         self._told_tools: dict[str, ToolStatus] = {}
         self._told_changes: set[int] = set()
-        """Changes that were shown, by their hashes: they may be long."""
+        """Hashes of the changes already shown; the changes may be long."""
         self._tools_changed = False
-        """Whether a tool call of this turn has shown its changes: those of the turn repeat them."""
+        """Whether a tool call of this turn has shown changes: the changes of the turn repeat
+        them."""
         self._told_plan: dict[str, dict[str, PlanStatus]] = {}
         self._plan_before: dict[str, PlanStatus] = {}
-        """The plan as it was before the lines of it that are redrawn."""
+        """The plan before the lines that are being redrawn."""
         self._questions: dict[str, str] = {}
         self._answered_something = False
-        """Whether the agent has said something in this turn, so that its end need not say it."""
+        """Whether the agent has sent text in this turn, so that the end need not show it."""
         self._spoken: set[str] = set()
-        """Messages that were streamed, so that their whole text is not shown again."""
+        """Messages that were streamed, whose full text is not shown again."""
 
     # -- what happens
 
@@ -151,14 +152,14 @@ class TextShow(Renderer):
                 )
             case model.Unknown() if event.reason.startswith(INVALID_UPDATE):
                 reason = one_line(event.reason)
-                self.notice(f"the agent sent what is not a message of its protocol: {reason}")
+                self.notice(f"the agent sent an invalid message: {reason}")
             case model.TurnEnded() if event.text and not self._answered_something:
                 self._piece(Role.AGENT, event.text)
             case _:
                 pass
 
     def _note(self, event: model.Event) -> None:
-        """Let the status line say what is happening."""
+        """Update the status line."""
         match event:
             case model.ConnectionReady():
                 self.doing("opening the session")
@@ -175,7 +176,7 @@ class TextShow(Renderer):
             case model.InputAsked():
                 self.doing("waiting for an answer to its question")
             case model.Compacted():
-                self.doing("making the context smaller")
+                self.doing("compacting the context")
             case model.ToolChanged():
                 tool = self._view.tools[event.tool_id]
                 if not tool.status.over:
@@ -214,9 +215,9 @@ class TextShow(Renderer):
 
     @property
     def _live(self) -> LiveText | None:
-        """Draws on a terminal; None where the output is plain."""
+        """Draws on a terminal; None if the output is plain."""
         if self._loaded is None and self.is_live:
-            # Not at the top: it is not needed in a pipe, and takes milliseconds to load.
+            # Imported here: a pipe does not need it, and it takes milliseconds to load.
             from dragoman.cli.output.live_area import LiveText
 
             self._loaded = LiveText(self.out, self.draw)
@@ -225,7 +226,7 @@ class TextShow(Renderer):
         return self._loaded
 
     def _spent(self) -> str:
-        """Tokens and cost so far, as far as they are known."""
+        """Tokens and cost so far, if known."""
         seen = self._view.usage
         used = seen.get("turn") or seen.get("session")
         parts = [tokens(used)] if used is not None else []
@@ -236,7 +237,7 @@ class TextShow(Renderer):
         return ", ".join(filter(None, parts))
 
     def _overflows(self, event: model.Event) -> bool:
-        """Whether an event would add to the output of a tool that is longer than what is kept."""
+        """Whether an event adds to tool output that is already longer than what is kept."""
         if not isinstance(event, model.ToolDelta):
             return False
         tool = self._view.tools.get(event.tool_id)
@@ -290,10 +291,10 @@ class TextShow(Renderer):
             self._put_aside(self._paint(safe, "dim") if role is Role.THOUGHT else safe, safe)
 
     def _put_aside(self, text: str, plain: str | None = None) -> None:
-        """Write what is not the answer."""
+        """Write output other than the answer."""
         at_start = (plain if plain is not None else text).endswith("\n")
         if self.separate:
-            # What was said before it is written before it.
+            # Flush pending text of the agent first.
             self.flush()
             put(self.err, text)
             self._aside_at_start = at_start
@@ -314,7 +315,7 @@ class TextShow(Renderer):
             self._aside_at_start = True
 
     def _line(self, text: str, *styles: str) -> None:
-        """A line of ours, after whatever was being said."""
+        """Write one of our lines, after any open text."""
         self._end_line()
         self._speaker = None
         if self._live is not None:
@@ -347,7 +348,7 @@ class TextShow(Renderer):
                 self._line(f"[tool] {title} ({tool.kind.value})", "cyan")
         if tool.status.over:
             self._details(tool)
-            # It was shown: of a thousand calls with long outputs nothing need stay.
+            # Already shown: long outputs of many calls need not stay in memory.
             self._view.tools[tool_id] = Tool(tool_id, tool.title, tool.name, tool.kind, tool.status)
 
     def _details(self, tool: Tool) -> None:
@@ -361,7 +362,8 @@ class TextShow(Renderer):
         self._output(tool)
 
     def _place(self, place: Location) -> str:
-        """A place as one would type it: relative to the session's folder where it is inside."""
+        """A location as a user would type it: relative to the session's directory if it is
+        inside."""
         folder = (self._view.cwd or "").rstrip("/") + "/"
         path = place.path.removeprefix(folder) if len(folder) > 1 else place.path
         return one_line(path) + (f":{place.line}" if place.line is not None else "")
@@ -430,8 +432,8 @@ class TextShow(Renderer):
     def _live_plan(
         self, live: LiveText, event: model.PlanSet, told: dict[str, PlanStatus] | None
     ) -> None:
-        """Show a plan in place of itself. Once it is above other output, only what changed in it
-        since then, a line each."""
+        """Show a plan, replacing the shown one. If other output followed it, show only the
+        changed entries, one per line."""
         if told == self._told_plan[event.plan_id]:
             return
         if not live.has_open_plan(event.plan_id):
@@ -510,14 +512,14 @@ def _entry(entry: PlanEntry) -> tuple[str, ...]:
 
 
 def _block(block: object) -> str:
-    """Content that is no text, in a word."""
+    """A short label for content that is not text."""
     kind = type(block).__name__.lower()
     named = getattr(block, "uri", None) or getattr(block, "mime_type", None) or ""
     return f"[{kind} {named}]" if named else f"[{kind}]"
 
 
 def summary(report: TurnReport, seen: Mapping[str, Usage]) -> str:
-    """Outcome, time, model, tokens, context and cost, as far as they are known."""
+    """Outcome, time, model, tokens, context and cost; unknown values are omitted."""
     parts = [report.result.outcome.value, duration(report.seconds)]
     if report.model:
         parts.append(one_line(report.model))
@@ -544,7 +546,7 @@ def summary(report: TurnReport, seen: Mapping[str, Usage]) -> str:
 
 
 def tokens(usage: Usage) -> str:
-    """Tokens in and out; the sum where only that is known."""
+    """Tokens in and out; the sum if only that is known."""
     parts = []
     if usage.input_tokens is not None:
         parts.append(f"{usage.input_tokens:,} in")
@@ -556,17 +558,17 @@ def tokens(usage: Usage) -> str:
 
 
 def cost(cost: Cost) -> str:
-    """Money with the digits that matter."""
+    """Format money with significant digits."""
     return money(cost.amount, cost.unit)
 
 
 def money(amount: float, unit: str | None) -> str:
-    """An amount of a currency, or of what a peer counts in."""
+    """Format an amount of a currency, or of the peer's own unit."""
     return f"{amount:,.{2 if amount >= 1 else 4}f} {one_line(unit or '')}".rstrip()
 
 
 def duration(seconds: float) -> str:
-    """Seconds, or minutes where there are many."""
+    """Format seconds, with minutes if there are many."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

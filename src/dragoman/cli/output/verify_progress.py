@@ -27,7 +27,7 @@ class LadderProgress:
         self._first: str | None = None
 
     def say(self, text: str) -> None:
-        """Something beside the rungs."""
+        """Show a note that is not about a step."""
         if self._format is ListFormat.TEXT:
             put_err(neutral(text) + "\n")
 
@@ -38,7 +38,7 @@ class LadderProgress:
         if self._format is ListFormat.QUIET:
             return
         if result.rung == self._first:
-            self.say("It can be used. Once more from the beginning, with what is yours and turns:")
+            self.say("It can be used. Repeating all steps with your environment and with turns:")
         self._first = self._first or result.rung
         from dragoman.verify.report import rung_lines
 
@@ -47,7 +47,7 @@ class LadderProgress:
         word, gap, tail = head.partition(" ")
         colour = COLOURS[str(result.verdict)]
         put_out(joined("\n", [paint(word, colour) + gap + tail, *rest]), "\n")
-        # It may take a while to the next one.
+        # The next line may take a while.
         sys.stdout.flush()
 
     def end(self, card: Card) -> None:
@@ -58,7 +58,7 @@ class LadderProgress:
 
 
 def card_as_json(card: Card) -> dict[str, Any]:
-    """A card as its line, in the shape of its file."""
+    """A card as a JSON line, in its file format."""
     return {"type": "Card", **_plain(card)}
 
 

@@ -70,7 +70,7 @@ def test_a_delegation_that_fails_says_whose_fault_it_is_and_what_to_do() -> None
     assert code == 1
     what_next, again, fault = [line.removeprefix("dragoman: ") for line in err.splitlines()][-3:]
     assert fault == "whose fault: the agent"
-    assert again == "try again:   look first: part of the work may be done already"
+    assert again == "try again:   check first: part of the work may already be done"
     assert what_next.startswith("what next:   start the agent by hand")
     stopped = over(report("beta", Outcome.CANCELLED), interrupted=True)
     assert "whose fault" not in shown(TextShow, stopped)[1]

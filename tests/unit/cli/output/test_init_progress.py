@@ -58,17 +58,17 @@ def test_steps_are_numbered_and_names_line_up(
     telling.choosing()
     telling.enabled(["codex"], ["codex was enabled already."], "config.toml")
     out = capsys.readouterr().out.splitlines()
-    assert out[0] == "1. What is installed here"
+    assert out[0] == "1. Installed agents"
     assert out[1] == "   codex   Codex, for execute"
     assert out[2] == "   gemini  Gemini CLI, for research, exploration"
     assert out[3].startswith("   not installed: ") and "codex," not in out[3]
-    assert out[4].startswith("2. ") and out[4].endswith("without asking their models anything")
+    assert out[4].startswith("2. ") and out[4].endswith("without calling their models")
     proved = "starts, speaks acp; no turn was tried"
     assert out[5] == f"   ok  codex: {proved} (measured on 2026-05-04)"
     assert out[6] == f"   ok  gemini: {proved}"
-    assert out[7] == "       to know: handshake: it answered"
+    assert out[7] == "       note: handshake: it answered"
     assert out[8] == "       more: dragoman peers show gemini"
-    assert out[9] == "3. Who may be delegated to"
+    assert out[9] == "3. Peers for delegation"
     assert out[10:] == ["   enabled: codex (in config.toml)", "   codex was enabled already."]
 
 
@@ -120,11 +120,11 @@ def test_the_end_says_who_answered_and_what_comes_next(
     crash = attempt("copilot", Outcome.CRASHED, "it fell over")
     telling.ended(delegated(crash, attempt("scout", Outcome.OK)), wish, crash, 1)
     out = capsys.readouterr().out
-    assert "copilot did not do it: crashed: it fell over\nscout answered in its place.\n" in out
+    assert "copilot failed: crashed: it fell over\nscout answered instead.\n" in out
 
     telling.done.enabled = []
     telling.ended(delegated(attempt("scout", Outcome.OK)), wish, None, 10)
-    assert "none of your agents is in use" in capsys.readouterr().out
+    assert "none of your agents is enabled" in capsys.readouterr().out
     telling.ended(delegated(attempt("scout", Outcome.CRASHED)), wish, None, 1)
     assert "dragoman doctor" in capsys.readouterr().out
 
@@ -138,7 +138,7 @@ def test_an_interrupt_tells_what_stays(capsys: pytest.CaptureFixture[str]) -> No
     telling = telling_in(ListFormat.TEXT)
     telling.done.verified, telling.done.enabled = ["a", "b"], ["b"]
     telling.interrupted(130)
-    assert "stays: a, b verified; b enabled." in capsys.readouterr().err
+    assert "kept: a, b verified; b enabled." in capsys.readouterr().err
 
 
 def test_programs_get_lines_and_the_quiet_the_names_only(

@@ -60,7 +60,7 @@ def test_a_page_tells_everything_and_commands_no_terminal() -> None:
     text = page(row(card=card_of("mine")), ["B_KEY"])
     assert text.startswith("Mine (mine)\n")
     assert "A_KEY, B_KEY (set)" in text
-    assert "mine --acp; mine old (on linux) (will go away)" in text
+    assert "mine --acp; mine old (on linux) (deprecated)" in text
     assert "mode_after_open: ask" in text and "error_texts: Error:, Oops" in text
     assert "ok    handshake     it answered" in text
     assert "\x1b" not in text

@@ -118,7 +118,7 @@ def asked(kind: str, title: str = "Look", **told: Any) -> Question:
             asked("\x1b[2J", "\x1b[1A"),
             [
                 "do something (␛[2J), which the agent calls '␛[1A'",
-                "  the agent does not say what it would do",
+                "  the agent does not report what it would do",
             ],
         ),
         (
@@ -165,22 +165,18 @@ def test_a_permission_question_is_bounded_and_says_what_is_left_out() -> None:
             content=[{"path": str(n), "newText": "x\n" * 100} for n in range(10)],
         )
     )
-    assert (
-        "  … 70 lines are left out here …" in long
-        and "  … 10 more paths" in long
-        and len(long) < 300
-    )
+    assert "  … 70 lines omitted …" in long and "  … 10 more paths" in long and len(long) < 300
     wide = permission(asked("execute", rawInput={"command": "x" * 10_000}))
-    assert "… 8002 characters are left out here …" in wide[1]
+    assert "… 8002 characters omitted …" in wide[1]
 
 
 def test_the_end_of_what_is_too_long_is_shown_too() -> None:
     for command in ("git status" + " " * 3000 + "; rm -rf ~", "git status\n" * 40 + "rm -rf ~"):
         question = Question("s", "c", "t", "execute", (), {"rawInput": {"command": command}})
         shown = "\n".join(questions.permission(question))
-        assert "left out here" in shown and "rm -rf ~" in shown
+        assert "omitted" in shown and "rm -rf ~" in shown
     long = "".join(f"{number}\n" for number in range(1000)) + "evil\n"
     diff = {"type": "diff", "path": "/w/a", "oldText": None, "newText": long}
     question = Question("s", "c", "t", "edit", (), {"content": [diff]})
     shown = "\n".join(questions.permission(question))
-    assert "left out here" in shown and "+evil" in shown and "--verbose" not in shown
+    assert "omitted" in shown and "+evil" in shown and "--verbose" not in shown

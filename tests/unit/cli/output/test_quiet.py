@@ -31,7 +31,7 @@ def test_an_empty_answer_prints_nothing_and_what_went_wrong_goes_to_stderr() -> 
     show.ended(report(Outcome.EMPTY))
     show.failed(UsageError("not like this"))
     assert out.getvalue() == ""
-    assert "without a word" in err.getvalue() and "not like this" in err.getvalue()
+    assert "without an answer" in err.getvalue() and "not like this" in err.getvalue()
 
 
 def test_a_pipe_gets_the_agents_bytes_and_a_terminal_gets_them_without_power() -> None:

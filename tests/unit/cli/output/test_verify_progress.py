@@ -37,7 +37,7 @@ def test_a_second_climb_is_announced(capsys: pytest.CaptureFixture[str]) -> None
     progress = LadderProgress(ListFormat.TEXT)
     progress.rung(RUNG)
     progress.rung(RUNG)
-    assert capsys.readouterr().err.startswith("It can be used. Once more")
+    assert capsys.readouterr().err.startswith("It can be used. Repeating")
 
 
 def test_programs_get_lines_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
