@@ -130,7 +130,7 @@ def _split(data: bytes) -> _Parts:
             )
     raise FrontMatterInvalid(
         "line 1: the front matter begins with '---' and never ends; put '---' on a line of its own"
-        " behind it"
+        " after it"
     )
 
 
