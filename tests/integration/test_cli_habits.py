@@ -188,3 +188,20 @@ def test_a_shell_completes_models_modes_roles_and_brokers() -> None:
         (name,) = cli("broker", "list", "--format", "quiet").out.split()
         assert completed(cli, "broker", "stop", "mi") == ["mine", name]
         assert completed(cli, "broker", "logs", "x") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("codex", "fix it"), "codex is a peer: `dragoman run codex PROMPT` asks it."),
+        (("exec", "codex", "fix it"), "Did you mean `dragoman run`?"),
+        (("run", "scout", "hi", "--json"), "(Possible options: --format json)"),
+        (("run", "scout", "hi", "--yolo"), "(Possible options: --approve-all)"),
+        (("delegate", "review", "hi", "-q"), "(Possible options: --format quiet)"),
+    ],
+)
+def test_words_of_similar_programs_lead_to_ours(
+    cli: Cli, words: tuple[str, ...], meant: str
+) -> None:
+    said = cli(*words)
+    assert (said.code, said.out) == (2, "") and meant in said.err

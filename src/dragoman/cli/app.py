@@ -63,6 +63,21 @@ OTHER_WORDS: Final = {
 }
 """Command names of similar programs, and our command for each."""
 
+OTHER_OPTIONS: Final = {
+    **dict.fromkeys(("--json", "--jsonl", "--stream-json"), "--format json"),
+    **dict.fromkeys(("--output", "--output-format", "-o"), "--format"),
+    **dict.fromkeys(("--quiet", "-q", "--print", "-p"), "--format quiet"),
+    **dict.fromkeys(
+        ("--yolo", "--full-auto", "--auto-approve", "--dangerously-skip-permissions"),
+        "--approve-all",
+    ),
+    **dict.fromkeys(("--background", "--detach", "-d"), "--no-wait"),
+    **dict.fromkeys(("--continue", "-c", "--resume", "-r"), "--session NAME"),
+    **dict.fromkeys(("--cd", "-C", "--workspace"), "--cwd"),
+    **dict.fromkeys(("--allowed-tools", "--allowedTools"), "--allow-tool"),
+}
+"""What similar programs call an option, and ours."""
+
 HELP: Final = """
 Drive any coding agent: Codex, Gemini, Qwen, Copilot, Cursor, or your own.
 
@@ -116,10 +131,13 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from dragoman.cli.prompt_options import complete_peer
             from dragoman.errors.usage import nearest
 
             near = [OTHER_WORDS.get(args[0], ""), *nearest(args[0], COMMANDS)]
             meant = next((f" Did you mean `dragoman {word}`?" for word in near if word), "")
+            if args[0] in complete_peer(args[0]):
+                meant = f" {args[0]} is a peer: `dragoman run {args[0]} PROMPT` asks it."
             ctx.fail(f"There is no command {args[0]!r}.{meant}")
         return super().resolve_command(ctx, args)
 
@@ -173,6 +191,7 @@ def call(argv: Sequence[str] | None = None) -> NoReturn:
     except _REFUSED as error:
         # The message quotes the command line, which may contain control characters.
         refused: Any = error
+        _suggest_option(refused)
         told = io.StringIO()
         refused.show(file=told)
         from dragoman.cli.error_messages import short
@@ -183,6 +202,15 @@ def call(argv: Sequence[str] | None = None) -> NoReturn:
         put_err("Aborted!\n")
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _suggest_option(refused: Any) -> None:
+    """For an option of a similar program: ours instead of those that are spelled alike."""
+    meant = OTHER_OPTIONS.get(getattr(refused, "option_name", ""))
+    if meant is not None and refused.ctx is not None:
+        known = {word for each in refused.ctx.command.params for word in each.opts}
+        if meant.partition(" ")[0] in known:
+            refused.possibilities = [meant]
 
 
 _REFUSED: Final[type[BaseException]] = next(
