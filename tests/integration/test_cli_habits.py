@@ -205,3 +205,27 @@ def test_words_of_similar_programs_lead_to_ours(
 ) -> None:
     said = cli(*words)
     assert (said.code, said.out) == (2, "") and meant in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (
+            ("run", "scout", " "),
+            [
+                "dragoman: the prompt is empty",
+                "  what next:   give it as an argument, with -f FILE, or by pipe",
+            ],
+        ),
+        (
+            ("peers", "remove", "scout"),
+            [
+                "dragoman: scout comes with dragoman, so it cannot be removed; "
+                "`dragoman peers disable scout` keeps delegation from using it"
+            ],
+        ),
+    ],
+)
+def test_an_error_says_what_to_do_once(cli: Cli, words: tuple[str, ...], lines: list[str]) -> None:
+    said = cli(*words)
+    assert (said.code, said.out, said.err.splitlines()) == (2, "", lines)

@@ -46,9 +46,8 @@ READ_ONLY = typer.Option("--read-only", help="Browsers can view, but not act.")
 def _require_extra() -> None:
     for module in ("starlette", "uvicorn"):
         if find_spec(module) is None:
-            raise UsageError(
-                f"{module} is missing: install it with pip install 'dragoman[console]'"
-            )
+            install = "install it with pip install 'dragoman[console]'"
+            raise UsageError(f"{module} is missing", remedy=install)
 
 
 @app.command("serve", context_settings=CONTEXT)

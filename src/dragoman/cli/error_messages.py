@@ -131,7 +131,7 @@ def _lines(happened: str, fault: str, next_step: str, *, again: str = "", stderr
 
 def _answers(fault: str, next_step: str, again: str) -> list[str]:
     return [
-        f"what next:   {neutral(short(next_step))}",
+        *([f"what next:   {neutral(short(next_step))}"] if next_step else []),
         *([f"try again:   {again}"] if again else []),
         *([f"whose fault: {fault}"] if fault else []),
     ]
@@ -302,6 +302,9 @@ def advice(error: DragomanError) -> str:
         return end[2]
     if isinstance(error, RemoteError) and error.stderr_tail:
         return "fix the agent; --agent-stderr shows its whole stderr"
+    if type(error) is UsageError and "`" in str(error):
+        # It names a command that helps.
+        return ""
     return _known_advice(type(error)) or FALLBACK
 
 

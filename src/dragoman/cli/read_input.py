@@ -101,7 +101,9 @@ def read_prompt(
             parts.append(f"<stdin>\n{piped.strip(LINE_END)}\n</stdin>")
     prompt = "\n\n".join(part.strip(LINE_END) for part in parts)
     if not prompt.strip():
-        raise UsageError("the prompt is empty")
+        raise UsageError(
+            "the prompt is empty", remedy="give it as an argument, with -f FILE, or by pipe"
+        )
     return _sendable(prompt)
 
 

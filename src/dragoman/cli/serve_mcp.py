@@ -45,6 +45,7 @@ Examples:
 app: Final = new_app()
 
 MAX_PORT: Final = 65535
+INSTALL: Final = "install it with pip install 'dragoman[mcp]'"
 
 
 @app.command(help=HELP, context_settings=CONTEXT)
@@ -83,7 +84,7 @@ def mcp(
         raise UsageError("--token-file needs --http")
     # Loading it takes a second; meanwhile the handshake with the host runs.
     if find_spec("mcp") is None:
-        raise UsageError("the MCP SDK is missing: install it with pip install 'dragoman[mcp]'")
+        raise UsageError("the MCP SDK is missing", remedy=INSTALL)
     from dragoman.cli.command_loop import CommandLoop
     from dragoman.cli.permission_flags import permissions_of
 
@@ -95,9 +96,7 @@ def mcp(
         try:
             from dragoman.mcp_server.tool_handlers import ToolHandlers
         except ImportError as error:
-            raise UsageError(
-                f"the MCP SDK cannot be used ({error}): install it with pip install 'dragoman[mcp]'"
-            ) from error
+            raise UsageError(f"the MCP SDK cannot be used: {error}", remedy=INSTALL) from error
         return ToolHandlers(cwd=here, roots=roots, permissions=permissions)
 
     live = CommandLoop()

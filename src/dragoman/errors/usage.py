@@ -46,9 +46,16 @@ class DragomanError(Exception):
 
 
 class UsageError(DragomanError):
-    """The caller asked for something that cannot be done here; nothing was sent."""
+    """The caller asked for something that cannot be done here; nothing was sent.
+
+    `remedy` says what would help.
+    """
 
     error_class = "usage"
+
+    def __init__(self, *message: object, remedy: str = "") -> None:
+        super().__init__(*message)
+        self.remedy = remedy
 
 
 def shown(text: str) -> str:

@@ -56,6 +56,7 @@ from dragoman.errors import (
     TooManyTerminals,
     UnknownPeer,
     Unsupported,
+    UsageError,
     WrongLaunch,
 )
 
@@ -70,6 +71,7 @@ def tree(root: type[DragomanError], depth: int = 0) -> Iterator[tuple[int, type[
 CLASSES = [cls for _, cls in tree(DragomanError)]
 
 SAMPLES: list[DragomanError] = [
+    UsageError("the prompt is empty", remedy="give it as an argument"),
     AdapterFailed("tool", "/here/tool.py", "ValueError: no"),
     RequestInProgress("one at a time"),
     MessageTooLong(20, 10),
