@@ -191,7 +191,7 @@ def _not_an_end(answer: object) -> UsageError:
     known = ", ".join(sorted(_STOP_REASONS))
     if isinstance(answer, acp.PromptResponse):
         return UsageError(
-            f"a prompt handler returned the stop reason {answer.stop_reason!r}, but the protocol"
+            f"a prompt handler returned the stop reason {answer.stop_reason!r}, but the protocol "
             f"has only {known}"
         )
     if isinstance(answer, str):
