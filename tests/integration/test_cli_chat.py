@@ -55,7 +55,7 @@ class Chat:
 
 @contextmanager
 def chat(cli: Cli, *words: str) -> Iterator[Chat]:
-    with cli.terminal("chat", *(words or ("--", *cli.agent)), columns=100) as terminal:
+    with cli.terminal("chat", *(words or ("--", *cli.agent)), columns=200) as terminal:
         terminal.expect(READY)
         yield Chat(terminal)
     assert cli.agents_left() == []
