@@ -142,4 +142,4 @@ async def test_an_observer_that_fails_stops_nobody(caplog: pytest.LogCaptureFixt
         agent.raw(b"noise\n")
         session = await soon(client.new_session("/w"))
         assert session.id == "s1"
-    assert "observer" in caplog.text
+    assert "on_event callback" in caplog.text
