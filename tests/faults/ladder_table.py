@@ -96,7 +96,7 @@ TABLE: Final = (
         {"sessions": False},
         ("authenticated", "bad_params_code", *_NO_SESSION),
     ),
-    Row("preview-models", "models", WARN, remedies.PREVIEW, {"models": OTHER}),
+    Row("preview-models", "models", WARN, remedies.PREVIEW, {"models": OTHER, "model": OTHER}),
     Row(_hang("session/set_mode"), "models", PASS),
     Row(
         "one-session",

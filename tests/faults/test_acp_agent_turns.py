@@ -64,7 +64,7 @@ async def test_a_text_that_is_returned_is_not_sent_as_a_stop_reason(
     async with in_session(agent_with(handler)) as (client, session):
         error = await client.refused("session/prompt", ClientEnd.prompt_of(session, "x"))
         assert error["code"] == -32603
-        assert "returns None or a stop reason" in caplog.text
+        assert "must return None or a stop reason" in caplog.text
 
 
 @aio

@@ -53,7 +53,7 @@ def test_one_broken_file_leaves_all_files_as_they_were(cli: Cli) -> None:
     before = [good.read_bytes(), broken.read_bytes()]
     done = cli("agents", "set", "none", "--yes")
     assert done.code == 2
-    assert "b.md: line 3: name stands in the front matter twice" in done.err
+    assert "b.md: line 3: name is in the front matter twice" in done.err
     assert "no file was changed" in done.err
     assert [good.read_bytes(), broken.read_bytes()] == before
 

@@ -86,7 +86,7 @@ def test_a_runtime_folder_that_cannot_be_used_is_no_matter_of_every_command(
     listed = cli.child("jobs", "list")
     assert (listed.code, listed.err) == (0, "")
     told = cli.child("doctor")
-    assert "XDG_RUNTIME_DIR names" in told.out and "Traceback" not in told.err
+    assert "XDG_RUNTIME_DIR is" in told.out and "Traceback" not in told.err
     assert os.listdir(folder) == []
 
 

@@ -326,7 +326,7 @@ def test_each_way_to_end_has_its_exit_code_and_advice(
 ) -> None:
     done = cli.ask(prompt, *options, agent=agent)
     assert (done.code, said in done.err) == (code, True), done.err
-    assert "whose fault:" in done.err and "what next:" in done.err
+    assert "what next:" in done.err
 
 
 def test_a_quota_and_a_crash_are_told_apart(cli: Cli) -> None:
