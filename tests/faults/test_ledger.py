@@ -187,7 +187,9 @@ def test_a_newer_ledger_is_refused_by_name_and_left_as_it_is(tmp_path: Path) -> 
     connection.close()
     before = path.read_bytes()
     for read_only in (False, True):
-        with pytest.raises(StoreTooNew, match=f"newer dragoman .*schema version {FORM.version + 1}"):
+        with pytest.raises(
+            StoreTooNew, match=f"newer dragoman .*schema version {FORM.version + 1}"
+        ):
             Ledger.open(path, read_only=read_only)
     assert path.read_bytes() == before
 

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 HELP: Final = """
 Set which peer each of your agent files delegates to.
 
-An agent file is a text file with YAML front matter: agents/*.md, unless the setting agent_files
-names other files. Its field `delegate_to: <peer>-<role>` hands the agent's work to that peer; with
-`none` it is never delegated. Only this field is edited; every other byte of the file is kept.
+An agent file is a text file with YAML front matter: agents/*.md and .claude/agents/*.md, unless the
+setting agent_files names other files. Its field `delegate_to: <peer>-<role>` hands the agent's work
+to that peer; with `none` it is never delegated. Only this field is edited; every other byte of the
+file is kept.
 
 \b
 Examples:
@@ -99,7 +100,8 @@ def set_command(
     """Set the peer that agent files delegate to: `<peer>-<role>`, or `none`.
 
     The value is checked before a file is changed, and all files are validated afterwards; if that
-    fails, the change is undone. You are asked before several files are changed.
+    fails, the change is undone. You are asked before several files are changed. Files with a path
+    may also come first: `dragoman agents set agents/builder.md codex-execute`.
 
     \b
     Examples:
@@ -109,6 +111,8 @@ def set_command(
     """
     from dragoman.catalogue.agent_files import parse_target, set_target
 
+    if files and ("/" in target or target.endswith(".md")):
+        target, files = files[-1], [target, *files[:-1]]
     place = _place(cwd)
     named = parse_target(target, place.role_catalogue())
     paths = place.find_agent_files(tuple(files or ()))

@@ -19,32 +19,45 @@ from dragoman.cli.command_module import HELP_NAMES, fold_help
 from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.cli.typer_without_pydantic import quicken
 
-COMMANDS: Final = {
-    "init": "Find the installed agents, verify them and run a first task.",
-    "run": "Send an agent one prompt and watch it work.",
-    "chat": "Chat with an agent, turn by turn.",
-    "delegate": "Delegate a task to a peer that claims the role.",
-    "explain": "Show which peers would be used, in which order, and why others are not.",
-    "verdict": "Rate delegated work as good or bad.",
-    "sessions": "List, continue and export conversations.",
-    "jobs": "List, watch and cancel the jobs of agents.",
-    "console": "Show all agents, and every open question, in a browser.",
-    "broker": "Manage the brokers that keep agents running between commands.",
-    "stats": "Show the success rate and cost of peers by kind of work.",
-    "ledger": "List, export or delete the record of delegations.",
-    "peers": "List, verify, add and enable agents.",
-    "login": "Log in to a peer, with a method that it offers.",
-    "agents": "Set which peer each of your agent files delegates to.",
-    "config": "Show, set and trust configuration.",
-    "policy": "Show and test the permission policy.",
-    "serve": "Serve your peers to editors, MCP hosts and other agents.",
-    "mcp": "Add dragoman's MCP server to other agents and editors.",
-    "acp": "Add dragoman to editors as an agent.",
-    "skill": "Print instructions that teach a model to use dragoman, or install them as a skill.",
-    "doctor": "Find problems with this installation, and how to fix them.",
-    "uninstall": "Show everything dragoman has installed, and remove it.",
+GROUPS: Final = {
+    "Work with agents": {
+        "run": "Send an agent one prompt and watch it work.",
+        "chat": "Chat with an agent, turn by turn.",
+        "delegate": "Delegate a task to a peer that claims the role.",
+        "sessions": "List, continue and export conversations.",
+        "jobs": "List, watch and cancel the jobs of agents.",
+        "console": "Show all agents, and every open question, in a browser.",
+    },
+    "Set up agents": {
+        "init": "Find the installed agents, verify them and run a first task.",
+        "peers": "List, verify, add and enable agents.",
+        "login": "Log in to a peer, with a method that it offers.",
+        "agents": "Set which peer each of your agent files delegates to.",
+        "broker": "Manage the brokers that keep agents running between commands.",
+    },
+    "Follow delegated work": {
+        "explain": "Show which peers would be used, in which order, and why others are not.",
+        "stats": "Show the success rate and cost of peers by kind of work.",
+        "verdict": "Rate delegated work as good or bad.",
+        "ledger": "List, export or delete the record of delegations.",
+    },
+    "Connect other programs": {
+        "serve": "Serve your peers to editors, MCP hosts and other agents.",
+        "mcp": "Add dragoman's MCP server to other agents and editors.",
+        "acp": "Add dragoman to editors as an agent.",
+        "skill": "Print or install instructions that teach a model to use dragoman.",
+    },
+    "Settings and health": {
+        "config": "Show, set and trust configuration.",
+        "policy": "Show and test the permission policy.",
+        "doctor": "Find problems with this installation, and how to fix them.",
+        "uninstall": "Show everything dragoman has installed, and remove it.",
+    },
 }
-"""Every command with its line in `dragoman --help`. Its module is `dragoman.cli.NAME`."""
+"""Every command with its line in `dragoman --help`, by heading. Its module is `cli.NAME`."""
+
+COMMANDS: Final = {name: line for group in GROUPS.values() for name, line in group.items()}
+"""Every command with its line, without the headings."""
 
 OTHER_WORDS: Final = {
     **dict.fromkeys(("exec", "ask", "prompt", "send", "x"), "run"),
@@ -126,8 +139,11 @@ class LazyGroup(TyperGroup):
         return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        width = max(map(len, COMMANDS))
+        for heading, commands in GROUPS.items():
+            with formatter.section(heading):
+                # Padded, so that the columns of all groups are aligned.
+                formatter.write_dl([(f"{name:<{width}}", line) for name, line in commands.items()])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):

@@ -53,7 +53,7 @@ def skill_command(
         ),
     ] = None,
 ) -> None:
-    """Print instructions that teach a model to use dragoman, or install them as a skill.
+    """Print or install instructions that teach a model to use dragoman.
 
     \b
     Examples:

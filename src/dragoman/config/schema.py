@@ -131,7 +131,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_store_size: int = 2 * 1024**3
     """Maximum size of the session store in bytes; the oldest closed sessions are deleted; 0: no
     limit."""
-    agent_files: tuple[str, ...] = ("agents/*.md",)
+    agent_files: tuple[str, ...] = ("agents/*.md", ".claude/agents/*.md")
     """Where a project has its agent files, relative to its directory."""
     adaptive: Adaptive = "shadow"
     """Whether measured success decides the order of peers; ``"shadow"`` only compares."""

@@ -63,7 +63,7 @@ def test_the_list_for_programs_has_one_object_a_line(shell: Shell) -> None:
 def test_a_folder_without_agents_is_no_error(shell: Shell) -> None:
     said = shell("agents", "list")
     assert (said.code, said.out) == (0, "")
-    assert "no agent files (agents/*.md)" in said.err
+    assert "no agent files (agents/*.md" in said.err
 
 
 def test_one_file_is_set_without_a_question_and_the_change_is_shown(shell: Shell) -> None:
@@ -75,6 +75,21 @@ def test_one_file_is_set_without_a_question_and_the_change_is_shown(shell: Shell
     assert path.read_bytes() == b"---\nname: a\ndelegate_to: codex-execute\n---\nbody\n"
     assert "codex is not enabled" in said.err
     assert "`dragoman peers enable codex`" in said.err
+
+
+def test_the_file_may_come_before_the_value(shell: Shell) -> None:
+    path = agent(shell, "a")
+    said = shell("agents", "set", str(path), "codex-execute")
+    assert said.code == 0, said.err
+    assert "delegate_to: codex-execute" in path.read_text()
+
+
+def test_agent_files_of_claude_are_found_without_a_setting(shell: Shell) -> None:
+    folder = shell.cwd / ".claude" / "agents"
+    folder.mkdir(parents=True)
+    agent(shell, "b").rename(folder / "b.md")
+    assert shell("agents", "set", "codex-execute", "b").code == 0
+    assert "delegate_to: codex-execute" in (folder / "b.md").read_text()
 
 
 def test_a_peer_that_is_enabled_needs_no_remark(shell: Shell) -> None:
