@@ -93,7 +93,7 @@ async def test_a_passing_limit_is_waited_for_and_every_try_is_an_attempt(tmp_pat
     bench.settings("alpha")
     done = await bench.delegate()
     assert done.answered == "alpha" and len(bench.told("alpha")) == 2
-    assert "asked again after" in done.attempts[1].reason
+    assert "retrying after" in done.attempts[1].reason
     assert len(bench.pauses) == 1 and 0.5 <= bench.pauses[0] <= 1.0
     agreed(bench, done)
 

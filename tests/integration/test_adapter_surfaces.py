@@ -175,7 +175,7 @@ async def test_an_adapter_is_not_asked_for_a_session_that_goes_on(cli: Cli) -> N
     async with over_stdio(cli) as client:
         wanted = {"peer": "tool", "prompt": "a house", "session": "talk"}
         told = text_of(await client.call_tool("ask_peer", wanted))
-    assert "tool is run by its Python adapter, which opens a session of its own" in told
+    assert "tool is run by its Python adapter, which opens a new session" in told
 
 
 # -- roles

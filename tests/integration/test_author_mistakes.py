@@ -303,4 +303,4 @@ def test_an_invalid_update_that_arrives_is_an_event_of_its_turn(cli: Cli) -> Non
     assert (unknown["session"], unknown["native"]) == ("s", "session/update")
     shown = cli("run", "hi", "--", *agent)
     assert shown.code == 0
-    assert "the agent sent what is not a message of its protocol: an invalid update: " in shown.err
+    assert "the agent sent an invalid message: an invalid update: " in shown.err

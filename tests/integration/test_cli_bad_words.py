@@ -158,6 +158,6 @@ def test_a_list_that_is_cut_says_so(cli: Cli) -> None:
         assert cli("run", "hello", "-s", name, "--", *cli.agent).code == 0
     for what in ("sessions", "jobs"):
         cut = cli(what, "list", "--limit", "1")
-        assert "more than 1; --limit" in cut.err
+        assert "more than 1; use --limit" in cut.err
         whole = cli(what, "list", "--limit", "2")
         assert (whole.code, whole.err) == (0, "")

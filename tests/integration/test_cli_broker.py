@@ -158,7 +158,7 @@ def test_a_broker_that_works_is_left_alone_if_that_is_asked_for(warm: Cli) -> No
     job = warm("run", "wait", "--no-wait", "--", *warm.agent).out.strip()
     (broker,) = brokers(warm)
     kept = warm("broker", "stop", "--all", "--if-idle")
-    assert kept.out == f"{broker['broker']}: goes on: it has something to do\n"
+    assert kept.out == f"{broker['broker']}: still running: it is busy\n"
     assert warm("broker", "stop", "--all").code == 0
     result = warm("jobs", "result", job, "--format", "json")
     assert json.loads(result.out)["state"] == "ended"

@@ -298,7 +298,7 @@ def test_tab_completes_commands_names_and_files(cli: Cli) -> None:
 
 def test_a_command_that_nobody_has_is_not_sent(cli: Cli) -> None:
     with chat(cli) as it:
-        it.say("/modle large", "there is no command /modle; did you mean /mode or /model?")
+        it.say("/modle large", "unknown command /modle; did you mean /mode or /model?")
         it.say("/danse", "did you mean /dance?")
         it.say("//modle large", "you said /modle large")
         it.say("/usr/bin is old", "you said /usr/bin is old")
@@ -399,7 +399,7 @@ def test_the_cost_is_that_of_the_whole_chat(cli: Cli) -> None:
         it.say("/new", "a new session")
         it.say("hello", "[done]")
         it.say("/cost", "3 turns, 14 in + 6 out tokens, 0.5000 USD, cost of 1 unknown")
-        it.say("/quit now", "/quit stands alone")
+        it.say("/quit now", "/quit takes no argument")
         it.type("/quit" + ENTER)
         assert it.wait() == 0
 

@@ -82,7 +82,7 @@ def test_the_models_of_a_peer_come_from_its_card_or_from_the_peer_itself(cli: Cl
 def test_a_peer_without_models_says_nothing_of_them(cli: Cli) -> None:
     done = cli("peers", "models", "scout")
     assert (done.code, done.out) == (0, "")
-    assert "scout does not say which models it has" in done.err
+    assert "scout does not report its models" in done.err
     assert cli("peers", "models", "scuot").code == 2
 
 

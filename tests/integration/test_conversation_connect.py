@@ -188,7 +188,7 @@ async def test_noise_before_a_good_handshake_does_no_harm_and_is_an_event() -> N
         ([Die(9)], "killed by signal 9"),
         ([Exit(0)], "exited with code 0"),
         ([Expect("initialize"), Reply(error={"code": -32601, "message": "no"})], "refused"),
-        ([Expect("initialize"), Send({"id": 0})], "no answer"),
+        ([Expect("initialize"), Send({"id": 0})], "invalid response"),
         ([FloodStderr(100_000), Exit(1)], "on stderr"),
     ],
 )

@@ -95,7 +95,7 @@ def test_work_is_delegated_to_a_peer_that_can(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--max-turns", "0"), "--max-turns takes a number from 1 on, not 0"),
+        (("--max-turns", "0"), "--max-turns must be at least 1, not 0"),
         (("--system-prompt", " "), "--system-prompt is empty"),
         (("--system-prompt", "@nope.md"), "'nope.md' cannot be read"),
         (("--allow-tool", ""), "--allow-tool takes the name of a tool"),

@@ -28,8 +28,8 @@ HELP: Final = """
 Log in to a peer, with a method that it offers.
 
 METHOD can be left out if the peer has only one; otherwise the methods are listed. A password or
-token is read from the terminal without echo, from stdin if that is a pipe, or from the environment
-variable named by --from-env. It is passed to the agent and not stored by dragoman.
+token is read from the terminal without echo, from stdin if that is a pipe, or with --from-env from
+a variable. It is passed to the agent and not stored by dragoman.
 
 A peer with a broker stays logged in as long as the broker keeps it running. With --cold the agent
 is started only for the login, which helps if it stores the login itself.

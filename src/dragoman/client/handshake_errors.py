@@ -101,7 +101,7 @@ def explain(
                 "--dialect NAME on the command line."
             )
         case InvalidAnswer():
-            happened = f"{what} sent an invalid response: {error}"
+            happened = f"{what} sent an {error}"
             cause = "It is probably not an agent."
         case _:
             return error
