@@ -101,7 +101,7 @@ def explain(
                 "--dialect NAME on the command line."
             )
         case InvalidAnswer():
-            happened = f"{what} sent an {error}"
+            happened = f"{what} failed the handshake: {error}"
             cause = "It is probably not an agent."
         case _:
             return error

@@ -40,7 +40,7 @@ class Program(MemoryStream):
         (LineTooLong(10), ["too long"]),
         (ConnectionEnded(), ["ended the connection", "not an agent"]),
         (RemoteError(-32601, "what?"), ["what? (-32601)", "--dialect NAME"]),
-        (InvalidAnswer("x"), ["invalid response: x"]),
+        (InvalidAnswer("x"), ["failed the handshake: x"]),
     ],
     ids=lambda value: type(value).__name__,
 )
