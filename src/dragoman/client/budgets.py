@@ -35,8 +35,11 @@ class Budgets(Struct, frozen=True, kw_only=True):
     cancel_grace: float = 10.0
     """From a cancel to the end of the turn, before it is settled without the agent."""
     expired_grace: float = 1.0
-    """The same after a budget ran out. Together with ending the program it stays below two
+    """The same after `total` ran out. Together with ending the program it stays below two
     seconds: a time limit that was given is kept."""
+    silent_grace: float = 3.0
+    """The same after another budget ran out: an agent that retries in silence, such as qwen, takes
+    a second or two to answer a cancel."""
     replay_quiet: float = 0.3
     """Quiet time after which a replay that follows its response counts as over."""
     replay_total: float = 10.0
@@ -50,6 +53,11 @@ class Budgets(Struct, frozen=True, kw_only=True):
         for name in ("first_event", "silence", "total"):
             if getattr(self, name) == 0:
                 raise UsageError(f"{name} cannot be 0; None waits forever")
+
+    def grace_after(self, budget: str) -> float:
+        """How long to wait for the end of a turn that was cancelled because a budget ran out."""
+        grace = self.expired_grace if budget == "total" else self.silent_grace
+        return min(self.cancel_grace, grace)
 
 
 CHECKS_PER_BUDGET: Final = 8

@@ -75,10 +75,10 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     """
 
     __slots__ = (
+        "_budgets",
         "_call",
         "_end",
         "_flow",
-        "_expired_grace_time",
         "_grace",
         "_grace_time",
         "_lane",
@@ -99,7 +99,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self._flow = flow
         self._watchdog = Watchdog(budgets, self._expired, lambda: flow.blocked)
         self._grace_time = budgets.cancel_grace
-        self._expired_grace_time = min(budgets.cancel_grace, budgets.expired_grace)
+        self._budgets = budgets
         self._grace: asyncio.TimerHandle | None = None
         self._call: Call | None = None
         self._why: DragomanError | None = None
@@ -294,7 +294,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     def _expired(self, budget: str, timeout: float) -> None:
         self._why = BudgetExceeded(budget, timeout)
-        self._grace_time = self._expired_grace_time
+        self._grace_time = self._budgets.grace_after(budget)
         self.cancel()
 
     def _abandon(self) -> None:

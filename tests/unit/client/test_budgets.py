@@ -139,3 +139,10 @@ def test_a_budget_of_a_turn_cannot_be_nothing(name: str) -> None:
 
 def test_a_replay_need_not_be_waited_for() -> None:
     assert Budgets(replay_quiet=0.0, replay_total=0.0, cancel_grace=0.0).replay_quiet == 0.0
+
+
+def test_a_total_that_ran_out_waits_less_for_the_end_than_a_silence() -> None:
+    budgets = Budgets()
+    assert budgets.grace_after("total") == budgets.expired_grace
+    assert budgets.grace_after("silence") == budgets.silent_grace > budgets.expired_grace
+    assert Budgets(cancel_grace=0.2).grace_after("silence") == 0.2

@@ -339,6 +339,7 @@ def _near_options(
             session=budgets.session + (0 if budgets.session < usual.session else BROKER_MARGIN),
             cancel_grace=budgets.cancel_grace + BROKER_MARGIN,
             expired_grace=budgets.expired_grace + EXPIRED_MARGIN,
+            silent_grace=budgets.silent_grace + BROKER_MARGIN,
         ),
         max_line_size=spec.max_line_size,
     )

@@ -342,7 +342,7 @@ class Turns:
         grace = budgets.cancel_grace
         if job.expired is not None:
             # A caller that set a time limit does not wait long beyond it.
-            grace = min(grace, budgets.expired_grace)
+            grace = budgets.grace_after(job.expired.budget)
         heard = session.far.heard
         try:
             session.far.connection.post(acp.SESSION_CANCEL.name, cancel)
