@@ -9,7 +9,7 @@ from dragoman.cli.reference import helps, page
 
 def test_every_command_and_subcommand_has_its_section() -> None:
     paths = [" ".join(path) for path, _ in helps()]
-    assert paths[:2] == ["dragoman", "dragoman init"]
+    assert paths[:2] == ["dragoman", "dragoman run"]
     assert {"dragoman peers", "dragoman peers add", "dragoman agents set"} < set(paths)
     text = page()
     assert all(f"\n## {path}\n" in text for path in paths)
