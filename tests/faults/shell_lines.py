@@ -40,6 +40,7 @@ FIRST = (
 )
 SECOND = ("touch P", "rm x", "evil", "rm -rf x", "evil P")
 SEEDS = (
+    "label: {b}",
     "{a} \\\r\n{b}",
     "{a} -- ${{x:-{{}}; {b}; echo }}",
     '{a} -- "$({a} # )\n {b})"',

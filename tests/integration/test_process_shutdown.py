@@ -55,6 +55,16 @@ def launcher(program: str, then: str = "signal.pause()", *, daemon: bool = False
     return python(LAUNCHER % (daemon, then), textwrap.dedent(program))
 
 
+async def pid_in(inbox: Inbox) -> int:
+    """The first line that is a number: the started program may have written before its launcher."""
+
+    def numbers() -> list[bytes]:
+        return [line for line in bytes(inbox.bytes).split(b"\n")[:-1] if line.isdigit()]
+
+    await inbox.until(lambda: bool(numbers()))
+    return int(numbers()[0])
+
+
 async def started(command: list[str], **options: ShutdownTimes) -> tuple[ProcessStream, Inbox]:
     stream = await spawn(command, **options)  # type: ignore[arg-type]
     inbox = Inbox()
@@ -158,7 +168,7 @@ async def test_a_stopped_child_is_killed() -> None:
 @aio
 async def test_an_orphan_that_holds_the_output_neither_delays_the_end_nor_survives() -> None:
     stream, inbox = await started(launcher(WRITES_FOR_EVER))
-    orphan = int(await inbox.line())
+    orphan = await pid_in(inbox)
     await inbox.until(lambda: b"still here" in inbox.bytes)
     os.kill(stream.pid, signal.SIGKILL)
     failure = await inbox.end()
@@ -174,7 +184,7 @@ async def test_an_orphan_that_holds_the_output_neither_delays_the_end_nor_surviv
 @aio
 async def test_an_orphan_in_its_own_session_that_holds_the_output_does_not_survive() -> None:
     stream, inbox = await started(launcher(WRITES_FOR_EVER, daemon=True))
-    orphan = int(await inbox.line())
+    orphan = await pid_in(inbox)
     os.kill(stream.pid, signal.SIGKILL)
     assert isinstance(await inbox.end(), ProcessExited)
     await stream.aclose()
@@ -184,7 +194,7 @@ async def test_an_orphan_in_its_own_session_that_holds_the_output_does_not_survi
 @aio
 async def test_a_grandchild_ends_with_a_launcher_that_is_closed() -> None:
     stream, inbox = await started(launcher(STUBBORN), times=QUICK)
-    grandchild = int(await inbox.line())
+    grandchild = await pid_in(inbox)
     await inbox.until(lambda: b"ready" in inbox.bytes)
     await within(TIMEOUT, stream)
     assert is_dead(grandchild)
@@ -195,7 +205,7 @@ async def test_a_daemon_that_left_the_session_is_found_by_its_mark() -> None:
     then = "import sys; sys.stdin.read()"
     program = "import os\nfor fd in (0, 1, 2): os.close(fd)\n" + SLEEPS
     stream, inbox = await started(launcher(program, then, daemon=True), times=PATIENT)
-    daemon = int(await inbox.line())
+    daemon = await pid_in(inbox)
     assert daemon in find_strays(stream._child.mark)
     await within(TIMEOUT, stream)
     assert stream.exit_code == 0
@@ -207,7 +217,7 @@ async def test_a_daemon_that_left_the_session_is_found_by_its_mark() -> None:
 async def test_a_daemon_is_found_after_a_death_that_nobody_asked_for() -> None:
     program = "import os\nfor fd in (0, 1, 2): os.close(fd)\n" + SLEEPS
     stream, inbox = await started(launcher(program, "os._exit(9)", daemon=True))
-    daemon = int(await inbox.line())
+    daemon = await pid_in(inbox)
     failure = await inbox.end()
     assert isinstance(failure, ProcessExited)
     assert failure.exit_code == 9
@@ -226,7 +236,7 @@ async def test_a_process_without_the_mark_is_found_by_its_session() -> None:
     signal.pause()
     """
     stream, inbox = await started(python(program), times=QUICK)
-    unmarked = int(await inbox.line())
+    unmarked = await pid_in(inbox)
     assert unmarked not in find_strays(stream._child.mark)
     await within(TIMEOUT, stream)
     assert is_dead(unmarked)
@@ -252,7 +262,7 @@ async def test_an_orphan_that_cannot_be_found_does_not_hold_up_the_end(when: str
     if when == "not started":
         stream.start(inbox)
     stream.resume_reading()
-    escaped = int(await inbox.line())
+    escaped = await pid_in(inbox)
     try:
         assert isinstance(await inbox.end(), ProcessExited)
         assert not is_dead(escaped), "it replaced the mark, so it lives on its own"
@@ -378,7 +388,7 @@ async def test_somebody_else_who_reaps_our_child_costs_only_the_exit_code() -> N
 @aio
 async def test_an_orphan_is_found_although_somebody_else_reaped_its_parent() -> None:
     stream, inbox = await started(launcher(WRITES_FOR_EVER))
-    orphan = int(await inbox.line())
+    orphan = await pid_in(inbox)
     os.kill(stream.pid, signal.SIGKILL)
     reap(stream.pid)
     assert isinstance(await inbox.end(), ProcessExited)

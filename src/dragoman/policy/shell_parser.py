@@ -44,7 +44,8 @@ digits belong to the word."""
 
 # -- the grammar
 
-COMMAND_NAME: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+,@%:-]*")
+COMMAND_NAME: Final = re.compile(r"[A-Za-z0-9_./](?:[A-Za-z0-9_./+,@%:-]*[A-Za-z0-9_./+,@%-])?")
+"""A colon at the end would make the word a label in ksh, and the next word the command."""
 UNREADABLE_NAMES: Final = frozenset(
     """
     if then else elif fi case esac for select while until do done in function time coproc

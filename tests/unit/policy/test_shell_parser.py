@@ -89,6 +89,7 @@ HIDDEN = [
             "then a",
             "done",
             "noglob a",
+            "label: rm x",
             "repeat 3 a",
             "'eval' a",
         ),
