@@ -622,3 +622,13 @@ def test_a_link_reads_messages_and_lines_in_their_order() -> None:
     one, two, three = near.receive([first, answer, last])
     assert (one, three) == (first, last)
     assert isinstance(two, ResultReceived) and two.slot == "slot"
+
+
+def test_a_request_that_was_given_up_is_owed_until_its_response_comes() -> None:
+    peer = client()
+    id, _ = peer.request("m", "slot")
+    assert not peer.owes_answers
+    peer.abandon(id)
+    assert peer.owes_answers
+    received(peer, b'{"jsonrpc":"2.0","id":0,"result":1}')
+    assert not peer.owes_answers
